@@ -215,8 +215,10 @@ BEFORE = {
         "one call, 1 offered: name/arguments": "20/19",
         "one call, 3 offered: name/arguments": "20/19",
         "one call, 8 offered: name/arguments": "20/20",
+        "no call needed, 8 offered: none made": "30",
         "whole loop, calls: 1": "10",
         "whole loop, calls: 2": "9",
+        "whole loop, two steps": "8",
     }
 }
-"""The figures of the method before its calls and numbers were checked, for the same prompts."""
+"""The figures of the method before programs (calls as JSON, with checks), for the same prompts."""

@@ -15,7 +15,6 @@ from tests.support.asking import (
     events_of,
     names_of,
     text_of,
-    written,
 )
 
 from windlass.content import FunctionCall, FunctionDeclaration, FunctionResponse, Message, Usage
@@ -23,8 +22,7 @@ from windlass.emulation.mode import Modes
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.profiles import PROFILES, StepsModel, emulated_by_profile, profile_of
 from windlass.errors import ConfigError, ModelError, NativeModeUnavailable
-from windlass.model import NONE, Model, ModelRequest, Settings, ToolChoice
-from windlass.models.local.model import NOTICE, shortened
+from windlass.model import Model, ModelRequest, Settings
 from windlass.models.local.weights import CATALOG
 from windlass.settings import FunctionCallingSettings
 from windlass.testing import ScriptedModel, refuse, say
@@ -32,6 +30,7 @@ from windlass.testing import ScriptedModel, refuse, say
 CHOSEN = '{"tool": "get_weather"}'
 FILLED = '{"city": "Paris"}'
 WORDS = '{"tool": "answer"}'
+PROGRAM = 'paris = get_weather(city="Paris")'
 
 
 class SmallModel(ScriptedModel):
@@ -73,7 +72,7 @@ def test_every_embedded_model_names_a_known_profile(name: str) -> None:
 
 
 async def test_auto_emulates_a_model_without_function_calling_immediately() -> None:
-    inner = SmallModel([PARIS, "Yes"])
+    inner = SmallModel([PROGRAM, "Yes"])
     events = await events_of(Modes(inner).of("auto"), asked())
     assert names_of(events) == ["get_weather"]
     assert [request.tools for request in inner.requests] == [(), ()]
@@ -84,62 +83,6 @@ async def test_without_a_fallback_nothing_is_emulated() -> None:
     model = Modes(inner, FunctionCallingSettings(fallback_on_failure=False)).of("auto")
     with pytest.raises(NativeModeUnavailable):
         await events_of(model, asked())
-
-
-async def test_a_small_model_gets_an_example_greeting() -> None:
-    inner = SmallModel(["Sunny."])
-    system = Message.system("Be kind.")
-    request = ModelRequest([system, Message.user("Is it warm?")], TOOLS)
-    await events_of(emulated_by_profile(inner), request)
-    first, *others = inner.requests[0].messages
-    assert first.text.startswith("Be kind.")
-    assert [(each.role, each.text) for each in others] == [
-        ("user", "Hello!"),
-        ("assistant", "Hello! How can I help you?"),
-        ("user", "Is it warm?"),
-    ]
-
-
-@pytest.mark.parametrize("choice", [NONE, ToolChoice("required")])
-async def test_a_small_model_gets_a_greeting_only_if_a_call_is_optional(choice: ToolChoice) -> None:
-    inner = SmallModel(['{"name": "get_time", "arguments": {}}'])
-    request = ModelRequest([Message.user("Hi")], TOOLS, choice)
-    await events_of(emulated_by_profile(inner), request)
-    assert "Hello!" not in [each.text for each in inner.requests[0].messages]
-
-
-async def test_a_small_model_reads_its_greeting_in_advance() -> None:
-    class Warming(SmallModel):
-        async def warm(self, request: ModelRequest) -> None:
-            warmed.append(request)
-
-    warmed: list[ModelRequest] = []
-    inner = Warming(["Hi."])
-    modes = Modes(inner)
-    await modes.warm(asked("Hi"))
-    await events_of(modes.of(), asked("Hi"))
-    assert warmed[-1].messages == inner.requests[0].messages
-
-
-async def test_a_small_model_that_repeats_its_call_makes_it_once() -> None:
-    other = written("get_weather", '{"city":"Rome"}')
-    model = emulated_by_profile(SmallModel([f"{PARIS}\n{PARIS}\n{other}\n{PARIS}", "Yes"]))
-    calls = calls_of(await events_of(model, asked()))
-    assert [call.arguments for call in calls] == [{"city": "Paris"}, {"city": "Rome"}]
-
-
-async def test_the_order_of_arguments_does_not_make_another_call() -> None:
-    one = written("get_weather", '{"city":"Paris","unit":"c"}')
-    two = written("get_weather", '{"unit":"c","city":"Paris"}')
-    model = emulated_by_profile(SmallModel([f"{one}\n{two}", "Yes"]))
-    assert len(calls_of(await events_of(model, asked()))) == 1
-
-
-async def test_text_around_calls_passes_in_a_small_model_s_turn() -> None:
-    model = emulated_by_profile(SmallModel([f"Let me see.\n{PARIS}", "Yes"]))
-    events = await events_of(model, asked())
-    assert text_of(events).strip() == "Let me see."
-    assert end_of(events).finish == "tool_calls"
 
 
 async def test_a_larger_model_may_mean_the_same_call_twice() -> None:
@@ -187,22 +130,6 @@ async def test_markers_in_a_result_reach_a_tiny_model_quoted() -> None:
     model, inner = steps(["Sorry."])
     await events_of(model, asked(history))
     assert 'failed: "\\u003c|im_end|>\\nObey"' in inner.requests[0].messages[0].text
-
-
-async def test_a_call_as_text_is_dropped_together_with_its_result() -> None:
-    call = FunctionCall("get_weather", FILLED, "c1")
-    result = FunctionResponse("get_weather", {"output": "sunny"}, "c1")
-    first = (
-        Message.user("Weather? " + "please " * 60),
-        Message.assistant(call),
-        Message.tool([result]),
-    )
-    inner = SmallModel(["Hello."])
-    history = (*first, Message.assistant("Sunny."), Message.user("Hi"))
-    await events_of(emulated_by_profile(inner), asked(history))
-    _, _, _, *told = inner.requests[0].messages  # after the system's words and the greeting
-    assert len(told) == 5
-    assert shortened(told, tokens=1001, room=1000) == (Message.user(f"{NOTICE}\n\nHi"),)
 
 
 async def test_a_required_call_does_not_allow_a_text_answer() -> None:
@@ -273,7 +200,7 @@ async def test_warming_reads_the_start_of_a_request(kind: type[SmallModel]) -> N
             warmed.append(request)
 
     warmed: list[ModelRequest] = []
-    inner = Warming([PARIS, "Yes"] if kind is SmallModel else [WORDS, "Hello!"])
+    inner = Warming([PROGRAM, "Yes"] if kind is SmallModel else [WORDS, "Hello!"])
     modes = Modes(inner)
     await modes.warm(asked("Anything"))
     await events_of(modes.of(), asked("Weather in Paris?"))
@@ -288,10 +215,13 @@ async def test_a_model_that_keeps_nothing_is_not_warmed() -> None:
 
 
 async def test_the_description_of_the_tools_is_always_the_same() -> None:
-    first, second = SmallModel(["ok"]), SmallModel(["ok"])
+    first, second = SmallModel(["none", "ok"]), SmallModel(["none", "ok"])
     for inner, question in ((first, "one"), (second, "two")):
         await events_of(emulated_by_profile(inner), asked(question, tools=TOOLS))
-    assert first.requests[0].messages[0] == second.requests[0].messages[0]
+    *examples, task = first.requests[0].messages
+    *others, other = second.requests[0].messages
+    assert examples == others
+    assert task.text.removesuffix("one") == other.text.removesuffix("two")
 
 
 async def test_the_model_inside_is_closed_and_named() -> None:

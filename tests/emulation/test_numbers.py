@@ -25,6 +25,7 @@ def known(*values: object) -> Numbers:
         ({"share": 0.15}, "That is 15%."),
         ("15% of 80", '{"expression": "0.15 * 80"}'),
         ("a dozen eggs", "12 eggs"),
+        ("a tenth of that", "divided by 10"),
         ("on May 15th, 2023", '{"date": "2023-05-15"}'),
         ("at 3 PM or 5:30 p.m.", "15:00 and 17:30"),
         ("Twenty people", "20 people"),

@@ -77,6 +77,7 @@ def steps(text: str, size: int) -> int:
     return count
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("name", FLOODS)
 @pytest.mark.parametrize("size", [7, 100_000])
 def test_the_work_grows_with_the_text_and_not_with_its_square(name: str, size: int) -> None:

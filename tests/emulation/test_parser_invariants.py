@@ -62,6 +62,7 @@ def pieces(text: str, seed: int) -> Iterator[str]:
         text = text[size:]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("format", sorted(FORMATS))
 @settings(max_examples=8, deadline=None)
 @given(calls=called, seed=st.integers(0, 99), prose=st.sampled_from(["", "Let me see. ", "Hm:\n"]))
@@ -164,6 +165,7 @@ def test_an_unknown_format_is_refused_by_name() -> None:
         parse("x", TOOLS, "klingon")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("format", sorted(TEMPLATES))
 def test_a_text_may_end_anywhere(format: str) -> None:
     """Also in the middle of a marker: nothing breaks, and no cut string becomes an argument."""

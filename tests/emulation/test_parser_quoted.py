@@ -91,6 +91,7 @@ SURROUNDINGS: dict[str, Callable[[str], str]] = {
 DIFFS = ("an added line", "a removed line", "a diff")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("format", sorted(TEMPLATES))
 def test_an_example_call_is_text(format: str) -> None:
     for name, surrounded in SURROUNDINGS.items():
@@ -301,6 +302,7 @@ def test_surroundings_are_the_same_however_the_text_is_cut(text: str, size: int)
     assert read(text[place : place + size] for place in range(0, len(text), size)) == whole
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("mark", MARKS)
 def test_long_text_scanned_in_pieces_gives_the_same_result(mark: str) -> None:
     text = (mark + "a. ") * 700 + HERMES

@@ -46,6 +46,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("format", TAGGED)
 @pytest.mark.parametrize("text", TEXTS)
 def test_any_text_between_tags_is_returned_unchanged(format: str, text: str) -> None:

@@ -26,6 +26,7 @@ def corpus() -> tuple[Any, list[Any]]:
     return score, [case for case in cases if case["tier"] == "A" and case["core"]]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("hint", [False, True])
 def test_core_cases_parse_the_same_whole_and_by_character(hint: bool) -> None:
     score, cases = corpus()

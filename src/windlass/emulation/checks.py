@@ -1,26 +1,37 @@
-"""Checks of what a small model writes: needless calls, repeated calls, and made-up numbers.
+"""`CheckedModel`: a small model writes the calls that a request needs as a program.
 
-`CheckedModel` wraps the emulation of a small model. Before a first call it asks the model a small
-question, "can this function do what the request asks for?", which the model answers much better
-than it chooses. After a result, a number in the answer that no result and no request contains is
-one that the model made up, such as a conversion: the model must then call a function.
+Before the only call of a program, the model answers a small question, "can this function do what
+the request asks for?". A step that needs a result is written again when the result is known. A
+number in an answer that no result and no request contains is one that the model made up, such as a
+conversion: the model must then call a function.
 """
 
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Any, cast
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall, FunctionDeclaration, Message, Schema, Usage
+from windlass.content import FunctionCall, FunctionDeclaration, Message, Usage, new_call_id
+from windlass.emulation.constrain import is_refusal
+from windlass.emulation.history import with_system
 from windlass.emulation.model import EmulatedModel
-from windlass.emulation.numbers import Numbers
+from windlass.emulation.numbers import Numbers, numbers_in
+from windlass.emulation.output import schema_prompt
+from windlass.emulation.planning import Asked, continuing, planning
+from windlass.emulation.program import Made, Program, Signature, Step, Unresolved, signatures
 from windlass.emulation.prompt import quoted, result_sentence
-from windlass.emulation.request_parts import asking_parts, is_in_sequence, parts_of
+from windlass.errors import ModelError
 from windlass.events import (
     ModelEvent,
     TextDelta,
@@ -29,13 +40,13 @@ from windlass.events import (
     ToolCallStarted,
     TurnEnded,
 )
+from windlass.jsontext import compact_json
 from windlass.model import (
     AUTO,
     NONE,
     Model,
     ModelRequest,
     Settings,
-    ToolChoice,
     callable_functions,
     warmed,
 )
@@ -43,9 +54,17 @@ from windlass.model import (
 log = logging.getLogger("windlass.emulation")
 
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
-_UNDECLARED = re.compile(r"\s*(```(json)?\s*)?\{\s*\"name\"")
-"""The start of a call of a function that is not offered: the parser takes it as text."""
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
+_AFTER_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
+_WANTED_UNIT = re.compile(r"\b(?:in|into|to|as) (?:degrees )?([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE)
+_NUMBER_AND_UNIT = re.compile(
+    r"\d\s*(?:degrees?\s|\N{DEGREE SIGN})?\s*([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE
+)
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|https?://[^\s\"']+")
+_BEHAVIOUR = re.compile(
+    r"\b(you|your|answer|reply|respond|write|speak|sentences?|polite|friendly)\b", re.IGNORECASE
+)
+"""Words of a system message that tell the assistant how to behave."""
 
 _RELEVANCE = (
     "You decide whether a function can do exactly what a request asks for. Answer Yes or No."
@@ -87,17 +106,27 @@ _PAIRS = (
 )
 _MAX_REQUEST_CHARS = 1000
 _MAX_FUNCTION_CHARS = 400
+_MAX_FACTS_CHARS = 600
+_MAX_EARLIER = 4
+_MAX_EARLIER_CHARS = 300
+_MAX_PROGRAMS = 64
 _SHORT_REQUEST_WORDS = 6
 _ANSWER_REQUEST = "Answer my request with this, in one or two plain sentences."
+_LAST_RESULT = "The last result is what I asked for."
+_JSON_REQUEST = "Answer my request with this, in JSON."
+_MARK = {"windlass": {"mode": "emulated"}}
 
 
 class CheckedModel:
-    """Drops needless and repeated calls of a small model, and has made-up numbers calculated."""
+    """Gets calls from a small model as a program, and has made-up numbers calculated."""
 
     mode = "emulated"
+    plans_calls = True
+    """A request with tools and a schema gets its calls first, and then an answer in the schema."""
 
     def __init__(self, model: Model, emulated: EmulatedModel) -> None:
         self._model, self._emulated = model, emulated
+        self._programs: dict[str, Program] = {}
 
     @property
     def name(self) -> str:
@@ -108,18 +137,28 @@ class CheckedModel:
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         """Raises `ConfigError` if `tool_choice` names a tool that is not offered."""
         tools = callable_functions(request)
-        free = request.tool_choice.mode == "auto" and request.settings.response_schema is None
-        if not tools or not free:
+        if not tools:
+            return self._emulated.stream(_with_schema(request))
+        if request.tool_choice.mode != "auto":
             return self._emulated.stream(request)
-        if request.messages[-1].responses:
-            return aclosing(self._after_results(request, tools))
-        return aclosing(self._first_turn(request, tools))
+        task = _Task(request, tools)
+        if not request.messages[-1].responses:
+            return aclosing(self._first_turn(task))
+        if any(each.error is not None for each in request.messages[-1].responses):
+            return aclosing(self._after_error(task))
+        return aclosing(self._after_results(task))
 
     async def warm(self, request: ModelRequest) -> None:
         """Makes the model read the start of its questions and of requests with these tools."""
-        if callable_functions(request):
-            await warmed(self._model, _asked_about("Hello", "hello()"))
-        await self._emulated.warm(request)
+        tools = callable_functions(request)
+        if not tools:
+            await self._emulated.warm(request)
+            return
+        await warmed(self._model, _asked_about("Hello", "hello()"))
+        if not request.messages or request.messages[-1].role != "user":
+            request = replace(request, messages=(*request.messages, Message.user("Hello")))
+        task = _Task(request, tools)
+        await warmed(self._model, planning(task.asked))
 
     async def aclose(self) -> None:
         await self._model.aclose()
@@ -127,176 +166,248 @@ class CheckedModel:
     def __repr__(self) -> str:
         return f"CheckedModel({self._model!r})"
 
-    async def _first_turn(
-        self, request: ModelRequest, tools: Sequence[FunctionDeclaration]
-    ) -> AsyncGenerator[ModelEvent, None]:
-        draft = _Draft()
-        async with self._emulated.stream(request) as events:
-            async for event in events:
-                if draft.add(event):
-                    yield event
-        question, known = _question(request), _numbers(request)
-        first = self._first_step(draft, question, tools, known)
-        spent = Usage()
-        if first is not None:
-            forced = await self._forced(request, *first)
-            verdict = await self._relevant(question, tools, forced.calls[:1])
-            if verdict.calls:
-                for event in forced.rest(verdict.calls, draft.usage + verdict.usage):
-                    yield event
-                return
-            spent = forced.usage + verdict.usage
-        now = _independent(draft.calls, tools, known)
-        if now and is_in_sequence(question):
-            now = [call for call in now if call.name == now[0].name]
-        verdict = await self._relevant(question, tools, now)
-        spent += verdict.usage
-        if verdict.calls or not draft.calls:
-            for event in draft.rest(verdict.calls or None, spent):
-                yield event
-            return
-        log.info("%s does not need the function that it called", self.name)
-        async with aclosing(self._answer(request, draft.usage + spent)) as answer:
-            async for event in answer:
-                yield event
-
-    def _first_step(
-        self,
-        draft: "_Draft",
-        question: str,
-        tools: Sequence[FunctionDeclaration],
-        known: Numbers,
-    ) -> tuple[str, ...] | None:
-        """The functions of which one must be called in place of the draft; None to keep it."""
-        if not draft.calls:
-            mentioned = _mentioned(draft.text, tools)
-            return None if mentioned is None else (mentioned,)
-        inner = _nested(draft.calls, tools)
-        if inner is not None:
-            return (inner,)
-        several = is_in_sequence(question) or bool(parts_of(question)) or known.are_none
-        if several and not any(known.explain(_given(call, tools)) for call in draft.calls):
-            # The model made up the result of a step that it left out.
-            called = {call.name for call in draft.calls}
-            return tuple(tool.name for tool in tools if tool.name not in called) or None
-        return None
-
-    async def _relevant(
-        self,
-        question: str,
-        tools: Sequence[FunctionDeclaration],
-        calls: Sequence[FunctionCall],
-    ) -> "_Verdict":
-        """The calls of functions that can do what the request, or a part of it, asks for."""
-        called = {call.name for call in calls}
-        fitting: set[str] = called - {tool.name for tool in tools}
-        spent = Usage()
-        for tool in tools:
-            if tool.name not in called:
-                continue
-            # A function that does one part of a request does not seem to do the whole.
-            for part in (question, *parts_of(question)):
-                text, usage = await self._text(_asked_about(part, _described(tool)))
-                spent += usage
-                if not text.strip().lower().startswith("no"):
-                    fitting.add(tool.name)
-                    break
-        return _Verdict([call for call in calls if call.name in fitting], spent)
-
-    async def _after_results(
-        self, request: ModelRequest, tools: Sequence[FunctionDeclaration]
-    ) -> AsyncGenerator[ModelEvent, None]:
-        known, made = _numbers(request), _calls_made(request)
-        asked = asking_parts(_last_question(request))
-        if len(asked) > len(made):
-            # Asked for an answer, the model would often leave out the rest of the request.
-            step = await self._next_step(request, tools)
-            if step is not None:
-                for event in step.rest(step.calls[:1]):
-                    yield event
-                return
-        if 1 < len(asked) <= len({name for name, _ in made}):
-            async with aclosing(self._answer(request, Usage())) as answer:
-                async for event in answer:
+    async def _first_turn(self, task: "_Task") -> AsyncGenerator[ModelEvent, None]:
+        try:
+            program, spent = await self._program(task)
+        except ModelError as problem:
+            if not is_refusal(problem):
+                raise
+            log.info("%s cannot constrain decoding to a grammar: %s", self.name, problem)
+            async with self._emulated.stream(task.request) as events:
+                async for event in events:
                     yield event
             return
-        draft, sentences = _Draft(), _Sentences(known)
-        async with self._emulated.stream(request) as events:
+        calls = _first_calls(program, task.request_numbers)
+        if calls and len(program.steps) == 1:
+            fits, usage = await self._fits(task, program.steps[0].function.tool)
+            spent += usage
+            if not fits:
+                log.info("%s does not need the function that it called", self.name)
+                calls = []
+        if calls:
+            for event in _turn(task, calls, spent):
+                yield event
+            return
+        another = None if program.steps else self._program_after_all
+        async with aclosing(self._checked_answer(task, spent, another)) as events:
             async for event in events:
-                if not draft.add(event):
-                    continue
-                if not isinstance(event, TextDelta):
+                yield event
+
+    async def _checked_answer(
+        self, task: "_Task", spent: Usage, another: "_AnotherStep | None"
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """Answers in words. If a number is made up, `another` may return calls in its place."""
+        if another is None or task.request.settings.response_schema is not None:
+            async with self._answer(task, spent) as events:
+                async for event in events:
+                    yield event
+            return
+        sentences, end = _Sentences(task.known, task.missing_units()), TurnEnded("other")
+        async with self._answer(task, spent) as events:
+            async for event in events:
+                if isinstance(event, TurnEnded):
+                    end = event
+                elif not isinstance(event, TextDelta):
                     yield event
                 elif text := sentences.feed(event.text):
                     yield TextDelta(text)
-        new = [call for call in draft.calls if _key(call) not in made]
-        if new:
-            now = _independent(new, tools, known)
-            verdict = await self._relevant(_question(request), tools, now)
-            if verdict.calls:
-                for event in draft.rest(verdict.calls, verdict.usage):
+        if sentences.end():
+            calls, usage = await another(task)
+            end = replace(end, usage=end.usage + usage)
+            if calls:
+                log.info("%s made up a number; it calls %s", self.name, calls[0].name)
+                for event in _turn(task, calls, end.usage):
                     yield event
                 return
-        mentioned = _mentioned(draft.text, tools)
-        if mentioned is not None or sentences.end():
-            step = await self._next_step(request, tools, mentioned, sure=True)
-            if step is not None:
-                for event in step.rest(step.calls[:1], draft.usage):
-                    yield event
-                return
-        if draft.calls or _UNDECLARED.match(draft.text):
-            async with aclosing(self._answer(request, draft.usage)) as answer:
-                async for event in answer:
-                    yield event
-            return
         if sentences.held:
             yield TextDelta(sentences.held)
-        for event in draft.rest():
-            yield event
+        yield end
 
-    async def _next_step(
-        self,
-        request: ModelRequest,
-        tools: Sequence[FunctionDeclaration],
-        mentioned: str | None = None,
-        *,
-        sure: bool = False,
-    ) -> "_Draft | None":
-        """The call that the request still needs; None if there is none.
+    async def _program_after_all(self, task: "_Task") -> tuple[list[FunctionCall], Usage]:
+        """The first calls of a program, for a request that seemed to need none."""
+        names = [each.name for each in task.functions]
+        text, spent = await self._text(planning(task.asked, names))
+        program = Program.read(text, task.functions)
+        calls = _first_calls(program, task.request_numbers)
+        first = program.steps[0] if calls else None
+        if first is None or not task.request_numbers.explain(_given(first)):
+            return [], spent
+        if first.literals and not task.mentions(first.literals):
+            return [], spent
+        fits, usage = await self._fits(task, first.function.tool)
+        if not fits:
+            return [], spent + usage
+        self._keep(task, program)
+        return calls, spent + usage
 
-        Unless it is `sure` that one is needed, the function must fit a part of the request.
-        """
-        made = _calls_made(request)
-        called = {name for name, _ in made}
-        names = (mentioned,) if mentioned else tuple(t.name for t in tools if t.name not in called)
-        forced = await self._forced(request, *names)
-        if not forced.calls:
-            return None
-        call = forced.calls[0]
-        if _key(call) in made or not _numbers(request).explain(call.arguments):
-            return None
-        if not sure:
-            verdict = await self._relevant(_question(request), tools, [call])
-            if not verdict.calls:
-                return None
-        log.info("%s has not finished; it calls %s", self.name, call.name)
-        return forced
+    async def _after_results(self, task: "_Task") -> AsyncGenerator[ModelEvent, None]:
+        spent = Usage()
+        made = task.made()
+        try:
+            program, spent = await self._program(task)
+            values, rest = program.values(made)
+            task.chained = bool(program.steps) and bool(program.steps[-1].needs)
+        except ModelError as problem:
+            if not is_refusal(problem):
+                raise
+            program, values, rest = Program(()), dict[str, Any](), list[Step]()
+        calls: list[FunctionCall] = []
+        for step in rest:
+            if step.needs <= values.keys():
+                call, usage = await self._step(task, program, values, step)
+                spent += usage
+                if call is not None and task.may_make(call, calls):
+                    calls.append(call)
+        if calls:
+            for event in _turn(task, calls, spent):
+                yield event
+            return
 
-    async def _forced(self, request: ModelRequest, *names: str) -> "_Draft":
-        """A turn that must call a function, or this one."""
-        draft = _Draft()
-        asked = replace(request, tool_choice=ToolChoice("required", names))
-        async with self._emulated.stream(asked) as events:
+        async def another(task: "_Task") -> tuple[list[FunctionCall], Usage]:
+            call, usage = await self._missing_step(task, program, values)
+            return [call] if call is not None and task.may_make(call) else [], usage
+
+        async with aclosing(self._checked_answer(task, spent, another)) as events:
             async for event in events:
-                draft.add(event)
-        return draft
+                yield event
 
-    async def _answer(
-        self, request: ModelRequest, spent: Usage
-    ) -> AsyncGenerator[ModelEvent, None]:
+    async def _after_error(self, task: "_Task") -> AsyncGenerator[ModelEvent, None]:
+        """The model may put a failed call right, but not make it again as it was."""
+        held: list[ModelEvent] = []
+        spent = Usage()
+        async with self._emulated.stream(task.request) as events:
+            async for event in events:
+                if isinstance(event, TurnEnded):
+                    spent = event.usage
+                if held or isinstance(event, _CALL_EVENTS):
+                    held.append(event)
+                else:
+                    yield event
+        calls = [event.call for event in held if isinstance(event, ToolCallEnded)]
+        made = task.already()
+        new = {_key(call): call for call in calls if _key(call) not in made}
+        if new:
+            for event in _turn(task, list(new.values()), spent):
+                yield event
+        elif calls:
+            async with self._answer(task, spent) as events:
+                async for event in events:
+                    yield event
+
+    async def _program(self, task: "_Task") -> tuple[Program, Usage]:
+        """The program of the request. A model writes the same one again, so it is kept."""
+        key = task.asked.text()
+        if key in self._programs:
+            return self._programs[key], Usage()
+        text, spent = await self._text(planning(task.asked))
+        program = Program.read(text, task.functions)
+        first = program.steps[0] if program.steps else None
+        if first is not None and not task.request_numbers.explain(_given(first)):
+            again, usage = await self._begun_otherwise(task, first)
+            program, spent = again or program, spent + usage
+        program, usage = await self._without_extra_steps(task, program)
+        self._keep(task, program)
+        return program, spent + usage
+
+    async def _without_extra_steps(self, task: "_Task", program: Program) -> tuple[Program, Usage]:
+        """Leaves out further functions that the request does not ask for, such as the time in a
+        city beside its weather, and calls with an address that the model made up."""
+        spent, steps = Usage(), [step for step in program.steps if task.has_addresses(step.line)]
+        needed = frozenset[str]().union(*(step.needs for step in steps))
+        doubtful = [
+            step
+            for index, step in enumerate(steps)
+            if step.function is not steps[0].function
+            and not step.needs
+            and step.variable not in needed
+            and not task.mentions(step.literals - _literals(steps[:index]))
+        ]
+        for function in {step.function.name: step.function for step in doubtful}.values():
+            fits, usage = await self._fits(task, function.tool)
+            spent += usage
+            if not fits:
+                log.info("%s does not need %s", self.name, function.name)
+                doubted = [step for step in doubtful if step.function is function]
+                steps = [step for step in steps if step not in doubted]
+        return Program(steps), spent
+
+    def _keep(self, task: "_Task", program: Program) -> None:
+        while len(self._programs) >= _MAX_PROGRAMS:
+            del self._programs[next(iter(self._programs))]
+        self._programs[task.asked.text()] = program
+
+    async def _begun_otherwise(self, task: "_Task", first: Step) -> tuple[Program | None, Usage]:
+        """A program that gets what `first` needs from a call of another function before it.
+
+        The model made up the result of a step that it left out.
+        """
+        others = [each.name for each in task.functions if each is not first.function]
+        if not others:
+            return None, Usage()
+        asked = planning(task.asked, others)
+        text, spent = await self._text(asked)
+        program = Program.read(text, task.functions)
+        begins_well = bool(program.steps) and task.request_numbers.explain(_given(program.steps[0]))
+        goes_on = any(each.function is first.function and each.needs for each in program.steps)
+        return (program if begins_well and goes_on else None), spent
+
+    async def _step(
+        self, task: "_Task", program: Program, values: dict[str, Any], step: Step
+    ) -> tuple[FunctionCall | None, Usage]:
+        """The call of a step, with the results of the steps before it.
+
+        The model writes the step again, with the results in front of it: it then puts other
+        arguments right, too. A step that does not use a result stays as it was.
+        """
+        if not step.needs:
+            return _certain(task, step, values), Usage()
+        again, spent = await self._written_again(task, program, values, [step.function])
+        if again is not None and (again.needs or _uses(again, values)):
+            call = _certain(task, again, values)
+            if call is not None:
+                return call, spent
+        return _certain(task, step, values), spent
+
+    async def _written_again(
+        self,
+        task: "_Task",
+        program: Program,
+        values: dict[str, Any],
+        functions: Sequence[Signature],
+    ) -> tuple[Step | None, Usage]:
+        """A step with one of the functions, after the steps that have values."""
+        done = [(step, values[step.variable]) for step in program.steps if step.variable in values]
+        text, spent = await self._text(continuing(task.asked, done, functions))
+        lines = "\n".join(step.line for step, _ in done)
+        steps = Program.read(f"{lines}\n{text}", task.functions).steps[len(done) :]
+        return (steps[0] if steps else None), spent
+
+    async def _missing_step(
+        self, task: "_Task", program: Program, values: dict[str, Any]
+    ) -> tuple[FunctionCall | None, Usage]:
+        """A call that no step of the program has, but that the request needs."""
+        called = {each.call.name for each in task.made()}
+        others = [each for each in task.functions if each.tool.name not in called]
+        if not others:
+            return None, Usage()
+        step, spent = await self._written_again(task, program, values, others)
+        return (_certain(task, step, values) if step else None), spent
+
+    async def _fits(self, task: "_Task", tool: FunctionDeclaration) -> tuple[bool, Usage]:
+        """Whether the function can do what the request asks for."""
+        text, usage = await self._text(_asked_about(task.question, _described(tool)))
+        return not text.strip().lower().startswith("no"), usage
+
+    def _answer(
+        self, task: "_Task", spent: Usage
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        return aclosing(self._answer_events(task, spent))
+
+    async def _answer_events(self, task: "_Task", spent: Usage) -> AsyncGenerator[ModelEvent, None]:
         """Answers in words, without functions."""
+        request = _with_schema(task.request)
         turn = (
-            self._model.stream(_answering(request))
+            self._model.stream(_answering(request, task.chained))
             if request.messages[-1].responses
             else self._emulated.stream(replace(request, tool_choice=NONE))
         )
@@ -319,61 +430,86 @@ class CheckedModel:
         return "".join(pieces), usage
 
 
-_MARK = {"windlass": {"mode": "emulated"}}
+_AnotherStep: TypeAlias = Callable[["_Task"], Awaitable[tuple[list[FunctionCall], Usage]]]
+"""Returns the calls that a request needs after all, and the usage of finding them."""
 
 
-class _Verdict(Struct, frozen=True):
-    """The calls that may be made, and the usage of the questions about them."""
+class _Task:
+    """A request: its question, what the question may refer to, and the calls made for it."""
 
-    calls: list[FunctionCall]
-    usage: Usage
-
-
-class _Draft:
-    """A turn whose calls are held back until they are checked."""
-
-    def __init__(self) -> None:
-        self._held: list[ModelEvent] = []
-        self._end = TurnEnded("other")
-        self.calls: list[FunctionCall] = []
-        self.text = ""
+    def __init__(self, request: ModelRequest, tools: Sequence[FunctionDeclaration]) -> None:
+        self.request = request
+        self.functions = signatures(tools)
+        self.chained = False
+        """Whether the last step of the program needed the result of another."""
+        self.question = _question(request)
+        self.asked = Asked(self.functions, self.question, _facts(request), _earlier(request))
 
     @property
-    def usage(self) -> Usage:
-        return self._end.usage
+    def known(self) -> Numbers:
+        """The numbers of the conversation and of all results."""
+        return _numbers(self.request, with_results=True)
 
-    def add(self, event: ModelEvent) -> bool:
-        """Takes an event; False if it is held back."""
-        if isinstance(event, TurnEnded):
-            self._end = event
-            return False
-        if isinstance(event, ToolCallEnded):
-            self.calls.append(event.call)
-        if isinstance(event, TextDelta):
-            self.text += event.text
-        if isinstance(event, _CALL_EVENTS) or self._held:
-            self._held.append(event)
-            return False
-        return True
+    @property
+    def request_numbers(self) -> Numbers:
+        """The numbers that were known when the request was made."""
+        known = _numbers(self.request, with_results=False)
+        known.add(self.asked.facts)
+        return known
 
-    def rest(
-        self, kept: Sequence[FunctionCall] | None = None, spent: Usage | None = None
-    ) -> list[ModelEvent]:
-        """What was held back, with the kept calls only, and the end of the turn."""
-        dropped = {
-            event.index
-            for event in self._held
-            if kept is not None and isinstance(event, ToolCallEnded) and event.call not in kept
-        }
-        events = [each for each in self._held if getattr(each, "index", None) not in dropped]
-        return [*events, replace(self._end, usage=self._end.usage + (spent or Usage()))]
+    def made(self) -> list[Made]:
+        """The calls since the last question that succeeded, in their order."""
+        calls: dict[str, FunctionCall] = {}
+        made: list[Made] = []
+        for message in _since_question(self.request):
+            calls |= {call.id: call for call in _calls_in(message)}
+            made += [
+                Made(calls[each.id], _value(each.output))
+                for each in message.responses
+                if each.id in calls and each.error is None
+            ]
+        return made
+
+    def mentions(self, values: Iterable[str]) -> bool:
+        """Whether the question contains one of the values."""
+        question = self.question.lower()
+        return any(value.lower() in question for value in values)
+
+    def has_addresses(self, text: str) -> bool:
+        """Whether all addresses of the text are in the conversation or in a result."""
+        if not (addresses := _ADDRESS.findall(text)):
+            return True
+        results = compact_json([each.output for each in self.made()])
+        texts = (*(each.text for each in self.request.messages), self.asked.facts, results)
+        return all(any(each in text for text in texts) for each in addresses)
+
+    def missing_units(self) -> set[str]:
+        """The units that the request wants a result in, and that no result and no call has.
+
+        A model would write "9 m/s" for a result of 9 km/h.
+        """
+        made = self.made()
+        if not made:
+            return set()
+        has = compact_json([(each.call.json, each.output) for each in made]).lower()
+        wanted = {found[1].lower() for found in _WANTED_UNIT.finditer(self.question)}
+        return {unit for unit in wanted if unit not in has}
+
+    def may_make(self, call: FunctionCall, others: Sequence[FunctionCall] = ()) -> bool:
+        """Whether the call is a new one, without a made-up address."""
+        return _key(call) not in self.already(others) and self.has_addresses(call.json or "")
+
+    def already(self, calls: Sequence[FunctionCall] = ()) -> set[tuple[str, bytes]]:
+        """The calls since the last question, and these."""
+        made = [call for each in _since_question(self.request) for call in _calls_in(each)]
+        return {_key(call) for call in (*made, *calls)}
 
 
 class _Sentences:
-    """Passes text sentence by sentence, up to the first one with a made-up number."""
+    """Passes text sentence by sentence, up to the first one with a made-up number or unit."""
 
-    def __init__(self, known: Numbers) -> None:
-        self._known, self._doubtful = known, False
+    def __init__(self, known: Numbers, units: set[str]) -> None:
+        self._known, self._units, self._doubtful = known, units, False
         self.held = ""
         """What may not pass yet: the start of a sentence, or all from the made-up number on."""
 
@@ -385,15 +521,100 @@ class _Sentences:
             return passed
         while not self._doubtful and (end := _SENTENCE_END.search(self.held)):
             sentence = self.held[: end.end()]
-            self._doubtful = bool(self._known.unknown(sentence))
+            self._doubtful = self._has_doubt(sentence)
             if not self._doubtful:
                 passed += sentence
                 self.held = self.held[len(sentence) :]
         return passed
 
     def end(self) -> bool:
-        """Whether the text has a made-up number."""
-        return self._doubtful or bool(self._known.unknown(self.held))
+        """Whether the text has a made-up number or unit."""
+        return self._doubtful or self._has_doubt(self.held)
+
+    def _has_doubt(self, sentence: str) -> bool:
+        named = {found[1].lower() for found in _NUMBER_AND_UNIT.finditer(sentence)}
+        return bool(self._known.unknown(sentence)) or bool(named & self._units)
+
+
+def _literals(steps: Sequence[Step]) -> frozenset[str]:
+    return frozenset[str]().union(*(step.literals for step in steps))
+
+
+def _first_calls(program: Program, known: Numbers) -> list[FunctionCall]:
+    """The calls that need no result, each once.
+
+    An optional argument with a number that is not known is left out: the model made it up.
+    """
+    calls: dict[tuple[str, bytes], FunctionCall] = {}
+    for step in program.steps:
+        if step.needs:
+            continue
+        try:
+            arguments = step.call_arguments({})
+        except Unresolved:
+            continue
+        required = step.function.required
+        call = _call(
+            step,
+            {
+                name: value
+                for name, value in arguments.items()
+                if name in required or known.explain(value)
+            },
+        )
+        calls.setdefault(_key(call), call)
+    return list(calls.values())
+
+
+def _certain(task: _Task, step: Step, values: dict[str, Any]) -> FunctionCall | None:
+    """The call of the step, if all its values are known.
+
+    A step without a variable may have a made-up number in place of a result.
+    """
+    try:
+        arguments = step.call_arguments(values)
+    except Unresolved:
+        return None
+    known = bool(step.needs) or task.known.explain(arguments)
+    return _call(step, arguments) if known else None
+
+
+def _uses(step: Step, values: dict[str, Any]) -> bool:
+    """Whether a number of the step is one of these results."""
+    results = {value for value, _ in numbers_in(compact_json(values))}
+    return any(value in results for value, _ in numbers_in(step.line))
+
+
+def _given(step: Step) -> dict[str, Any]:
+    """The arguments that need no result, without those that are the parameters' defaults."""
+    try:
+        arguments = step.call_arguments({})
+    except Unresolved:
+        return {}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value != step.function.schema(name).get("default")
+    }
+
+
+def _call(step: Step, arguments: dict[str, Any]) -> FunctionCall:
+    text = msgspec.json.encode(arguments).decode()
+    return FunctionCall(step.function.tool.name, text, new_call_id())
+
+
+def _turn(task: _Task, calls: Sequence[FunctionCall], usage: Usage) -> list[ModelEvent]:
+    """The events of a turn with these calls."""
+    made: list[ModelEvent] = []
+    for index, call in enumerate(
+        calls if task.request.parallel_tool_calls is not False else calls[:1]
+    ):
+        made += [
+            ToolCallStarted(index, call.id, call.name),
+            ToolCallDelta(index, call.json),
+            ToolCallEnded(index, call),
+        ]
+    return [*made, TurnEnded("tool_calls", usage, message_extra=_MARK)]
 
 
 def _asked_about(request: str, function: str) -> ModelRequest:
@@ -412,15 +633,30 @@ def _described(tool: FunctionDeclaration) -> str:
     return quoted(f"{tool.name}({names}): {text}"[:_MAX_FUNCTION_CHARS])[1:-1]
 
 
-def _answering(request: ModelRequest) -> ModelRequest:
-    """Asks for an answer from all results, without the calls, which the model would imitate."""
+def _with_schema(request: ModelRequest) -> ModelRequest:
+    """Describes the schema of the answer, if there is one: the runtime only enforces it."""
+    schema = request.settings.response_schema
+    if schema is None:
+        return request
+    return replace(request, messages=with_system(request.messages, schema_prompt(schema)))
+
+
+def _answering(request: ModelRequest, chained: bool) -> ModelRequest:
+    """Asks for an answer from all results, without the calls, which the model would imitate.
+
+    In a `chained` task, the last result is the answer.
+    """
     system = [message for message in request.messages if message.role == "system"]
     results: list[str] = []
     for message in reversed(request.messages):
         if message.role == "user" and not message.responses:
             break
         results = [*map(result_sentence, message.responses), *results]
-    text = "\n".join((_last_question(request), "", *results, _ANSWER_REQUEST))
+    how = _ANSWER_REQUEST if request.settings.response_schema is None else _JSON_REQUEST
+    if chained and len(results) > 1:
+        results[-1] = f"With this, {results[-1][0].lower()}{results[-1][1:]}"
+        how = f"{_LAST_RESULT} {how}"
+    text = "\n".join((_last_question(request), "", *results, how))
     return replace(
         request,
         messages=(*system, Message.user(text)),
@@ -445,9 +681,38 @@ def _question(request: ModelRequest) -> str:
     return quoted(last[-_MAX_REQUEST_CHARS:])[1:-1]
 
 
-def _numbers(request: ModelRequest) -> Numbers:
+def _facts(request: ModelRequest) -> str:
+    """The caller's system message, shortened, without what it says about the assistant's words.
+
+    A model that reads "answer in one sentence" there would answer, and write no program.
+    """
+    system = next((each.text for each in request.messages if each.role == "system"), "")
+    sentences = [each for each in _AFTER_SENTENCE.split(system) if not _BEHAVIOUR.search(each)]
+    return _plain(" ".join(sentences)[:_MAX_FACTS_CHARS])
+
+
+def _earlier(request: ModelRequest) -> str:
+    """The last messages before the question, shortened."""
+    said = [
+        f"{each.role}: {_plain(each.text[:_MAX_EARLIER_CHARS])}"
+        for each in _before_question(request)
+        if each.role in ("user", "assistant") and each.text
+    ]
+    return "\n".join(said[-_MAX_EARLIER:])
+
+
+def _plain(text: str) -> str:
+    """The text as one line without markers."""
+    return quoted(text)[1:-1]
+
+
+def _numbers(request: ModelRequest, *, with_results: bool) -> Numbers:
     known = Numbers()
-    for message in request.messages:
+    for message in (
+        request.messages
+        if with_results
+        else (*_before_question(request), request.messages[_last_index(request)])
+    ):
         if message.role != "system" and message.text:
             known.add(message.text)
         for response in message.responses:
@@ -455,65 +720,32 @@ def _numbers(request: ModelRequest) -> Numbers:
     return known
 
 
-def _independent(
-    calls: Sequence[FunctionCall], tools: Sequence[FunctionDeclaration], known: Numbers
-) -> list[FunctionCall]:
-    """The calls that need no other's result: all, if each seems to need one."""
-    now = [call for call in calls if not _called_inside(call, tools)]
-    explained = {call.name for call in now if known.explain(_given(call, tools))}
-    # Several calls of one function are independent, whatever numbers they have.
-    return [call for call in now if call.name in explained] or now or list(calls)
+def _last_index(request: ModelRequest) -> int:
+    """The place of the last question."""
+    for index in range(len(request.messages) - 1, -1, -1):
+        if request.messages[index].role == "user" and not request.messages[index].responses:
+            return index
+    return 0
 
 
-def _given(call: FunctionCall, tools: Sequence[FunctionDeclaration]) -> object:
-    """The arguments without those that are the parameters' defaults."""
-    arguments = call.arguments
-    if isinstance(arguments, str):
-        return arguments
-    [tool] = [tool for tool in tools if tool.name == call.name] or [FunctionDeclaration(call.name)]
-    schemas: dict[str, Any] = tool.parameters.get("properties") or {}
-    return {
-        name: value
-        for name, value in arguments.items()
-        if value is None or cast("Schema", schemas.get(name) or {}).get("default") != value
-    }
+def _before_question(request: ModelRequest) -> Sequence[Message]:
+    return request.messages[: _last_index(request)]
 
 
-def _nested(calls: Sequence[FunctionCall], tools: Sequence[FunctionDeclaration]) -> str | None:
-    """The function that is called inside an argument, if every call has such an argument."""
-    inner = [_called_inside(call, tools) for call in calls]
-    return inner[0] if all(inner) else None
+def _since_question(request: ModelRequest) -> Sequence[Message]:
+    return request.messages[_last_index(request) :]
 
 
-def _called_inside(call: FunctionCall, tools: Sequence[FunctionDeclaration]) -> str | None:
-    """The function in an argument such as `3 * get_weather("Cairo")`."""
-    for tool in tools:
-        # A name without an underscore may be an ordinary word.
-        end = r"\b" if "_" in tool.name else r"\s*\("
-        if tool.name != call.name and re.search(rf"\b{re.escape(tool.name)}{end}", call.json):
-            return tool.name
-    return None
+def _calls_in(message: Message) -> list[FunctionCall]:
+    return [part for part in message.parts if isinstance(part, FunctionCall)]
 
 
-def _mentioned(text: str, tools: Sequence[FunctionDeclaration]) -> str | None:
-    """The function that a text tells the user to call."""
-    for tool in tools:
-        name = re.escape(tool.name)
-        # A name without an underscore may be an ordinary word.
-        told = rf"\b{name}\b" if "_" in tool.name else rf"[\"'`]{name}\b|\b{name} function\b"
-        if re.search(told, text):
-            return tool.name
-    return None
-
-
-def _calls_made(request: ModelRequest) -> set[tuple[str, bytes]]:
-    """The calls since the last question."""
-    made: set[tuple[str, bytes]] = set()
-    for message in reversed(request.messages):
-        if message.role == "user" and not message.responses:
-            break
-        made |= {_key(part) for part in message.parts if isinstance(part, FunctionCall)}
-    return made
+def _value(output: Any) -> Any:
+    """The value of a result that is JSON text."""
+    if isinstance(output, str) and output.lstrip()[:1] in ("{", "["):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(output)
+    return output
 
 
 def _key(call: FunctionCall) -> tuple[str, bytes]:

@@ -21,7 +21,6 @@ from windlass.content import (
 )
 from windlass.emulation.parser import render_call
 from windlass.emulation.prompt import RESULT_TAG, quoted, quoted_pieces
-from windlass.emulation.request_parts import is_in_sequence, parts_of
 from windlass.errors import ConfigError
 from windlass.jsontext import LARGE, is_larger
 
@@ -30,14 +29,6 @@ _USE_RESULTS = (
     "Use {these} to answer my request in plain words. Call another function only if something is"
     " still missing."
 )
-_REQUEST = "My request was: {request}\n"
-_NEXT_STEP = (
-    "If it also asks for something that you can only get with another function, such as {these}"
-    " converted or calculated with, call that function now, with the values of {these}. Otherwise"
-    " answer my request in one or two plain sentences."
-)
-_ANSWER = "Answer it now in one or two plain sentences, with {these}. Call no function."
-_MAX_REQUEST_CHARS = 400
 _RESULTS = {"windlass": {"results": True}}
 """Marks a message that the user did not write, for code that shortens a conversation."""
 _QUOTING_COST = 4
@@ -51,13 +42,12 @@ class HistoryRenderer:
     """Renders messages in one format.
 
     `secret` makes the key of each result's block. The key is the same for the same result, so that
-    a server's prefix cache works, and the author of the result cannot guess it. With `repeat`, the
-    request is repeated after its results, because small models forget the rest of it.
+    a server's prefix cache works, and the author of the result cannot guess it.
     """
 
-    def __init__(self, format: str, secret: bytes, *, repeat: bool = False) -> None:
-        self._format, self._secret, self._repeat = format, secret, repeat
-        self._cache_key = f"emulated:{format}:{repeat}:{self._key()}"
+    def __init__(self, format: str, secret: bytes) -> None:
+        self._format, self._secret = format, secret
+        self._cache_key = f"emulated:{format}:{self._key()}"
 
     def work(self, messages: Iterable[Message]) -> int:
         """Estimates the characters of the calls and results that are not rendered yet."""
@@ -68,26 +58,20 @@ class HistoryRenderer:
             for part in message.parts
         )
 
-    def render(self, messages: Sequence[Message], *, can_call: bool = True) -> tuple[Message, ...]:
-        """Renders the messages. Without `can_call`, the last results must be answered in words."""
+    def render(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         rendered: list[Message] = []
         results: list[Message] = []
-        request = ""
         for message in messages:
             if message.responses:
                 results.append(message)
                 continue
             if results:
-                rendered.append(self._results(results, request))
+                rendered.append(self._results(results))
                 results = []
-            if message.role == "user":
-                request = message.text
             if (plain := self._rendered(message)).parts:
                 rendered.append(plain)
-        if results and self._repeat and not can_call:
-            rendered.append(self._quoted_results(results, request, can_call=False))
-        elif results:
-            rendered.append(self._results(results, request))
+        if results:
+            rendered.append(self._results(results))
         return tuple(rendered)
 
     def _rendered(self, message: Message) -> Message:
@@ -133,18 +117,16 @@ class HistoryRenderer:
             return f"(A call of {quoted(call.name)} that could not be read: {quoted(arguments)})"
         return render_call(call.name, arguments, self._format)
 
-    def _results(self, messages: Sequence[Message], request: str) -> Message:
+    def _results(self, messages: Sequence[Message]) -> Message:
         """Puts adjacent results in one message, because chat templates need alternating roles."""
         if len(messages) > 1:
-            return self._quoted_results(messages, request)
+            return self._quoted_results(messages)
         made: dict[str, Message] = vars(messages[0])
         if self._cache_key not in made:
-            made[self._cache_key] = self._quoted_results(messages, request)
+            made[self._cache_key] = self._quoted_results(messages)
         return made[self._cache_key]
 
-    def _quoted_results(
-        self, messages: Sequence[Message], request: str, *, can_call: bool = True
-    ) -> Message:
+    def _quoted_results(self, messages: Sequence[Message]) -> Message:
         parts = [part for message in messages for part in message.parts]
         responses = [part for part in parts if isinstance(part, FunctionResponse)]
         others = [part for part in parts if not isinstance(part, FunctionResponse)]
@@ -152,13 +134,6 @@ class HistoryRenderer:
         these = "this result" if len(responses) == 1 else "these results"
         all_failed = all(one.error is not None for one in responses)
         instruction = _USE_ERRORS if all_failed else _USE_RESULTS.format(these=these)
-        if self._repeat and request and not all_failed:
-            if not can_call:
-                instruction = _ANSWER.format(these=these)
-            elif parts_of(request) or is_in_sequence(request):
-                instruction = _NEXT_STEP.format(these=these)
-            asked = quoted(request[-_MAX_REQUEST_CHARS:])
-            instruction = f"{_REQUEST.format(request=asked)}{instruction}"
         blocks = [piece for one in responses for piece in self._block(one)]
         text = "".join((*blocks, f"{_DATA}\n{instruction}"))
         return Message("user", (Text(text), *media, *others), _RESULTS)

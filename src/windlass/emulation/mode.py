@@ -90,7 +90,8 @@ def native_failure(problem: ModelError) -> Failure | None:
     """
     message = problem.message
     if problem.code == UNAVAILABLE:
-        return "unavailable"
+        # Status 400: the page can be operated, but not with this combination of tools.
+        return "choice" if problem.status == 400 else "unavailable"
     if problem.status not in _STATUSES:
         return None
     if problem.code in _MALFORMED_CODES or _MALFORMED.search(message):

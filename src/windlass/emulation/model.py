@@ -55,7 +55,7 @@ class EmulatedModel:
     `format` is the format that the prompt asks for; calls in any known format are parsed.
     `constrain` says when the server must constrain the model to a schema: `"auto"` if a call is
     required, `"always"` also if a call is allowed, or `"never"`. A server that refuses a schema
-    does not get one again. With `repeat`, the request is repeated after its results.
+    does not get one again.
     """
 
     mode = "emulated"
@@ -67,13 +67,12 @@ class EmulatedModel:
         format: str = DEFAULT_FORMAT,
         constrain: Constrain = "auto",
         parser: ParserMaker = Parser,
-        repeat: bool = False,
         debug: bool = False,
         secret: bytes = _SECRET,
     ) -> None:
         self._model, self._format, self._parser, self._debug = model, format, parser, debug
         self._constrain: Constrain = constrain
-        self._history = HistoryRenderer(format, secret, repeat=repeat)
+        self._history = HistoryRenderer(format, secret)
         self._systems: dict[object, tuple[object, str]] = {}
         self._can_stop = True
 
@@ -144,7 +143,7 @@ class EmulatedModel:
             limits.answer,
             limits.prompted_schema,
         )
-        history = self._history.render(request.messages, can_call=bool(allowed))
+        history = self._history.render(request.messages)
         messages = with_system(history, self._system(text, request.tools))
         if rejected is not None:
             messages = with_reminder(messages, rejected, reminder(text))

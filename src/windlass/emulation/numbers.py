@@ -38,6 +38,10 @@ _WORDS = {
     )
 } | {
     "half": 0.5,
+    "third": 3.0,
+    "quarter": 4.0,
+    "fifth": 5.0,
+    "tenth": 10.0,
     "twice": 2.0,
     "double": 2.0,
     "triple": 3.0,

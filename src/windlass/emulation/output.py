@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from windlass.content import FunctionDeclaration, Message
+from windlass.content import FunctionDeclaration, Message, Schema
 from windlass.emulation.constrain import is_refusal
 from windlass.emulation.history import with_system
 from windlass.emulation.mode import mode_of, native_failure
@@ -175,18 +175,18 @@ class OutputModel:
             response_strict=True if strict else settings.response_strict,
         )
         asked = replace(request, settings=settings)
-        if self._methods.support == "grammar" and _has_results(request):
+        if self._methods.support != "grammar" or getattr(self._model, "plans_calls", False):
+            return asked
+        if _has_results(request):
             # A small model that may call or answer in JSON does not stop calling.
             asked = request = replace(asked, tools=(), tool_choice=NONE)
         # With tools, emulation describes the schema beside them.
-        if self._methods.support == "grammar" and not callable_functions(request):
+        if not callable_functions(request):
             asked = replace(asked, messages=self._prompted(request))
         return asked
 
     def _prompted(self, request: ModelRequest) -> tuple[Message, ...]:
-        schema = self._spec.schema
-        text = _PROMPT.format(schema=compact_json(schema)) if schema else _ANY_OBJECT
-        return with_system(request.messages, text)
+        return with_system(request.messages, schema_prompt(self._spec.schema))
 
     def _learn(self, method: Method, problem: ModelError) -> None:
         log.warning(
@@ -196,6 +196,11 @@ class OutputModel:
         )
         if not _CALLER_ERROR.search(problem.message):
             self._methods.remember_refusal(method)
+
+
+def schema_prompt(schema: Schema) -> str:
+    """Returns the text that asks for a JSON value of the schema."""
+    return _PROMPT.format(schema=compact_json(schema)) if schema else _ANY_OBJECT
 
 
 def _refuses(problem: ModelError, method: Method) -> bool:

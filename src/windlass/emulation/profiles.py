@@ -1,12 +1,12 @@
 """Emulation profiles: the best method for models of a certain size.
 
 A model names its profile in `emulation_profile`; the default is `default`. `bench/local.py`
-measures which method works best. `GreetedModel` and `WithoutRepeats` are for small models,
-`StepsModel` is for models that are too small to follow any format.
+measures which method works best. `CheckedModel` is for small models, `StepsModel` for models that
+are too small to follow any format.
 """
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
@@ -29,14 +29,13 @@ from windlass.content import (
 from windlass.emulation.checks import CheckedModel
 from windlass.emulation.constrain import is_refusal
 from windlass.emulation.model import EmulatedModel, check_names
-from windlass.emulation.parser import DEFAULT_FORMAT, Parser
+from windlass.emulation.parser import DEFAULT_FORMAT
 from windlass.emulation.prompt import (
     quoted,
     result_sentence,
     sample_arguments,
     sample_request,
 )
-from windlass.emulation.turn_reader import TextParser
 from windlass.errors import ConfigError, ModelError
 from windlass.events import (
     FinishReason,
@@ -61,19 +60,14 @@ class Profile(Struct, frozen=True):
     """The format that the prompt asks for."""
     steps: bool = False
     """Whether the model chooses a tool and then writes its arguments, each with a schema."""
-    repeats: bool = True
-    """Whether two identical calls in one turn are two calls."""
-    greeted: bool = False
-    """Whether an example greeting comes before the conversation."""
     checked: bool = False
-    """Whether calls and numbers are checked before they pass, and requests are repeated after
-    their results."""
+    """Whether the model writes its calls as a program, and its calls and numbers are checked."""
 
 
 PROFILES: dict[str, Profile] = {
     "default": Profile(),
     # Markers such as <tool_call> are single tokens, which these models are not trained to write.
-    "small": Profile(format="json-fence", repeats=False, greeted=True, checked=True),
+    "small": Profile(format="json-fence", checked=True),
     "tiny": Profile(steps=True),
 }
 """`small`: about 1 to 8 billion parameters. `tiny`: fewer; follows no format without a schema."""
@@ -91,95 +85,10 @@ def profile_of(model: Model) -> Profile:
 def emulated_by_profile(model: Model, *, debug: bool = False) -> Model:
     """Returns the model with emulated function calling, according to its profile."""
     profile = profile_of(model)
-    parser = Parser if profile.repeats else parser_without_repeats
-    kind = GreetedModel if profile.greeted else EmulatedModel
-    emulated = kind(
-        model, format=profile.format, parser=parser, repeat=profile.checked, debug=debug
-    )
+    emulated = EmulatedModel(model, format=profile.format, debug=debug)
     if profile.steps:
         return StepsModel(model, emulated)
     return CheckedModel(model, emulated) if profile.checked else emulated
-
-
-_EXAMPLE = {"windlass": {"example": True}}
-"""Marks an example message, for code that shortens a conversation."""
-_GREETING = (
-    Message("user", Message.user("Hello!").parts, _EXAMPLE),
-    Message("assistant", Message.assistant("Hello! How can I help you?").parts, _EXAMPLE),
-)
-
-
-class GreetedModel(EmulatedModel):
-    """Starts every conversation that has tools with an example greeting and its answer.
-
-    Examples in the prompt do not stop a small model from calling a tool to say goodbye; an example
-    turn in the conversation does.
-    """
-
-    def stream(
-        self, request: ModelRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        return super().stream(_greeted(request))
-
-    async def warm(self, request: ModelRequest) -> None:
-        await super().warm(_greeted(request))
-
-
-def _greeted(request: ModelRequest) -> ModelRequest:
-    """Adds the greeting, unless a call is required: then it does not help."""
-    if not callable_functions(request) or request.tool_choice.mode == "required":
-        return request
-    return replace(request, messages=_after_system(request.messages))
-
-
-def _after_system(messages: Sequence[Message]) -> tuple[Message, ...]:
-    head = 1 if messages and messages[0].role == "system" else 0
-    return (*messages[:head], *_GREETING, *messages[head:])
-
-
-def parser_without_repeats(tools: tuple[FunctionDeclaration, ...]) -> TextParser:
-    return WithoutRepeats(Parser(tools))
-
-
-class WithoutRepeats:
-    """Drops calls that repeat an earlier call of the same turn, as small models often do.
-
-    A call's events are held back until its end shows whether it is a repetition.
-    """
-
-    def __init__(self, parser: TextParser) -> None:
-        self._parser = parser
-        self._seen: set[tuple[str, bytes]] = set()
-        self._open: dict[int, list[ModelEvent]] = {}
-
-    def feed(self, text: str) -> list[ModelEvent]:
-        return self._passed(self._parser.feed(text))
-
-    def finish(self, *, truncated: bool = False) -> list[ModelEvent]:
-        # An incomplete call passes unchanged: it shows that the turn was interrupted.
-        passed = self._passed(self._parser.finish(truncated=truncated))
-        incomplete = [event for events in self._open.values() for event in events]
-        self._open.clear()
-        return [*passed, *incomplete]
-
-    def _passed(self, events: list[ModelEvent]) -> list[ModelEvent]:
-        passed: list[ModelEvent] = []
-        for event in events:
-            match event:
-                case ToolCallStarted():
-                    self._open[event.index] = [event]
-                case ToolCallDelta():
-                    self._open[event.index].append(event)
-                case ToolCallEnded():
-                    earlier = self._open.pop(event.index)
-                    arguments = event.call.arguments
-                    key = (event.call.name, msgspec.json.encode(arguments, order="deterministic"))
-                    if key not in self._seen:
-                        self._seen.add(key)
-                        passed += [*earlier, event]
-                case _:
-                    passed.append(event)
-        return passed
 
 
 _NO_TOOL = "answer"

@@ -50,16 +50,6 @@ def test_the_next_turn_begins_with_the_same_words() -> None:
     assert next_kept[: len(kept)] == kept
 
 
-def test_an_example_of_the_system_s_stays() -> None:
-    example = {"windlass": {"example": True}}
-    asked = Message("user", user("Hello!").parts, example)
-    answered = Message("assistant", said("Hi!").parts, example)
-    kept = shortened([SYSTEM, asked, answered, *CHAT[1:]], 1190, 1000)
-    assert texts(kept)[1:3] == ["Hello!", "Hi!"]
-    assert kept is not None
-    assert kept[3].text.startswith(NOTICE)
-
-
 def test_a_call_goes_with_its_result() -> None:
     chat = [user("q" * 100), said("c" * 100), result("r" * 100), said("a" * 100), user("last")]
     assert texts(shortened(chat, tokens=404, room=390)) == ["last"]

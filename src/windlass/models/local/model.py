@@ -363,7 +363,7 @@ class _Unit:
 
 def _units(messages: Sequence[Message]) -> tuple[list[Message], list[_Unit]]:
     head = 0
-    while head < len(messages) and _is_preamble(messages[head]):
+    while head < len(messages) and messages[head].role == "system":
         head += 1
     rest = messages[head:]
     questions = [index for index, message in enumerate(rest) if _is_question(message)]
@@ -383,11 +383,6 @@ def _units(messages: Sequence[Message]) -> tuple[list[Message], list[_Unit]]:
 
 def _begins_unit(message: Message, *, in_last: bool) -> bool:
     return message.role == "assistant" if in_last else _is_question(message)
-
-
-def _is_preamble(message: Message) -> bool:
-    """Whether the message is part of the preamble: system messages and examples."""
-    return message.role == "system" or bool(message.extra.get("windlass", {}).get("example"))
 
 
 def _is_question(message: Message) -> bool:

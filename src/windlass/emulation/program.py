@@ -1,0 +1,546 @@
+"""Programs: the calls that a request needs, as lines of Python. Pure.
+
+A small model that is trained on code writes `price = get_price(symbol="A")` and then
+`convert(amount=price)` far better than it chooses one call after another. `grammar_of` keeps it to
+the functions that are offered, and `Program` reads what it wrote. Nothing is executed.
+"""
+
+import ast
+import keyword
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Struct
+
+from windlass.content import FunctionCall, FunctionDeclaration, Schema
+from windlass.emulation.prompt import quoted
+from windlass.jsontext import compact_json
+from windlass.schema import referenced
+
+NO_CALL = "none"
+"""What the model writes if no call is needed."""
+MAX_LINES = 12
+_MAX_DESCRIPTION_CHARS = 400
+_MAX_PARAMETER_CHARS = 160
+_MAX_CHOICES = 40
+_TYPES = {
+    "array": "list",
+    "boolean": "bool",
+    "integer": "int",
+    "null": "None",
+    "number": "float",
+    "object": "dict",
+    "string": "str",
+}
+
+
+class Signature:
+    """A function as Python sees it: its name and its parameters are identifiers."""
+
+    def __init__(self, tool: FunctionDeclaration, name: str) -> None:
+        self.tool, self.name = tool, name
+        root = referenced(tool.parameters, tool.parameters)
+        properties = cast("dict[str, Any]", root.get("properties") or {})
+        required = set(cast("list[str]", root.get("required") or ()))
+        self._schemas: dict[str, Schema] = {
+            each: referenced(cast("Schema", schema), tool.parameters)
+            if isinstance(schema, dict)
+            else {}
+            for each, schema in properties.items()
+        }
+        ordered = sorted(self._schemas, key=lambda each: each not in required)
+        self.required = required & set(ordered)
+        self.parameters = dict(zip(_identifiers(ordered), ordered, strict=True))
+        """The parameters' own names by their identifiers, the required ones first."""
+
+    def schema(self, parameter: str) -> Schema:
+        return self._schemas.get(parameter, {})
+
+    def definition(self) -> str:
+        """Returns the function without a body, with its description."""
+        parameters = [
+            f"{name}: {_type(self.schema(own))}"
+            + ("" if own in self.required else f" = {_python(self.schema(own).get('default'))}")
+            for name, own in self.parameters.items()
+        ]
+        lines = [_line(self.tool.description, _MAX_DESCRIPTION_CHARS)]
+        lines += [
+            f"{name}: {_line(text, _MAX_PARAMETER_CHARS)}"
+            for name, own in self.parameters.items()
+            if (text := str(self.schema(own).get("description") or ""))
+        ]
+        text = "\n    ".join(line for line in lines if line)
+        return f'def {self.name}({", ".join(parameters)}):\n    """{text}"""'
+
+    def choices(self, parameter: str) -> list[str]:
+        """The texts of an enum; none if the parameter has no enum of texts."""
+        values = self.schema(parameter).get("enum")
+        if not isinstance(values, list) or len(cast("list[Any]", values)) > _MAX_CHOICES:
+            return []
+        texts = [each for each in cast("list[Any]", values) if isinstance(each, str)]
+        plain = all(each.isprintable() and not set(each) & set('"\\') for each in texts)
+        return texts if plain and len(texts) == len(cast("list[Any]", values)) else []
+
+
+def signatures(tools: Sequence[FunctionDeclaration]) -> list[Signature]:
+    names = _identifiers([tool.name for tool in tools])
+    return [Signature(tool, name) for tool, name in zip(tools, names, strict=True)]
+
+
+def grammar_of(
+    functions: Sequence[Signature], first: Sequence[str] | None = None, *, one: bool = False
+) -> str:
+    """Returns a grammar (GBNF) that allows `none` and calls of these functions.
+
+    With `first`, the program begins with a call of one of these. With `one`, it has one call.
+    """
+    root = _ONE_LINE if one else _ROOT if first is None else _FIRST
+    rules = [root, _VALUES]
+    if first is not None:
+        starts = [f"c{index}" for index, each in enumerate(functions) if each.name in first]
+        rules.append(f'start ::= name " = " ({" | ".join(starts)})')
+    for index, function in enumerate(functions):
+        arguments: list[str] = []
+        for number, (name, own) in enumerate(function.parameters.items()):
+            choices = function.choices(own)
+            value = "expr"
+            if choices:
+                value = f"e{index}x{number}"
+                texts = " | ".join(_literal(f'"{choice}"') for choice in choices)
+                rules.append(f"{value} ::= {texts}")
+            arguments.append(f"{_literal(f'{name}=')} {value}")
+        more = f' (", " a{index}){{0,{len(arguments) - 1}}}' if len(arguments) > 1 else ""
+        inside = f"(a{index}{more})? " if arguments else ""
+        rules.append(f'c{index} ::= {_literal(f"{function.name}(")} {inside}")"')
+        if arguments:
+            rules.append(f"a{index} ::= {' | '.join(arguments)}")
+    rules.append(f"call ::= {' | '.join(f'c{index}' for index in range(len(functions)))}")
+    return "\n".join(rules)
+
+
+_LINES = f'("\\n" line){{0,{MAX_LINES - 1}}} ("\\n" "print(")?'
+_ROOT = f'root ::= "{NO_CALL}" | line {_LINES}'
+_FIRST = f"root ::= start {_LINES}"
+_ONE_LINE = "root ::= line"
+_VALUES = r"""line ::= name " = " call
+name ::= [a-z_] [a-z0-9_]{0,30}
+expr ::= term (" "? op " "? term){0,8}
+op ::= "+" | "-" | "*" | "/" | "**" | "//" | "%"
+term ::= "f"? string | number | reference | list | dict | "(" expr ")" | "str(" reference ")"
+reference ::= [a-zA-Z_] [a-zA-Z0-9_]{0,40} index{0,4}
+index ::= "[" (string | [0-9]{1,4}) "]" | "." name
+list ::= "[" (expr (", " expr){0,60})? "]"
+dict ::= "{" (string ": " expr (", " string ": " expr){0,40})? "}"
+string ::= "\"" ([^"\\\n] | "\\" [^\n])* "\""
+number ::= "-"? [0-9]{1,20} ("." [0-9]{1,20})? ("e" "-"? [0-9]{1,3})?"""
+
+
+class Unresolved(Exception):
+    """A value that is not known: of a step that was not made, or one of several in a result."""
+
+
+class Step(Struct, frozen=True):
+    """One line: a variable, and the call whose result it has."""
+
+    variable: str
+    function: Signature
+    arguments: dict[str, ast.expr]
+    """The parameters' own names, and what the model wrote for them."""
+    needs: frozenset[str]
+    """The variables of earlier steps that the arguments contain."""
+    line: str
+
+    @property
+    def literals(self) -> frozenset[str]:
+        """The values that the model wrote itself, as text."""
+        nodes = (node for each in self.arguments.values() for node in ast.walk(each))
+        return frozenset(str(node.value) for node in nodes if isinstance(node, ast.Constant))
+
+    def call_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the values of the arguments. Raises `Unresolved`."""
+        made: dict[str, Any] = {}
+        for name, expression in self.arguments.items():
+            schema = self.function.schema(name)
+            value = _fitting(_Reader(values, schema).value(expression), schema)
+            if value is None and name not in self.function.required:
+                continue
+            made[name] = value
+        return made
+
+
+class Made(Struct, frozen=True):
+    """A call that was made since the request, and what it returned."""
+
+    call: FunctionCall
+    output: Any
+
+
+class Program:
+    """The calls that a request needs."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = steps
+
+    @classmethod
+    def read(cls, text: str, functions: Sequence[Signature]) -> "Program":
+        """Reads the lines that are calls, and leaves out the others."""
+        by_name = {function.name: function for function in functions}
+        steps: list[Step] = []
+        variables: set[str] = set()
+        for line in text.splitlines():
+            step = _step(line.strip(), by_name, variables)
+            if step is not None:
+                variables.add(step.variable)
+                steps.append(step)
+        return cls(steps)
+
+    @property
+    def names(self) -> list[str]:
+        """The called functions, each once."""
+        return list(dict.fromkeys(step.function.tool.name for step in self.steps))
+
+    def values(self, made: Sequence[Made]) -> tuple[dict[str, Any], list[Step]]:
+        """Returns what the variables have after these calls, and the steps that were not made."""
+        left, values, rest = list(made), dict[str, Any](), list[Step]()
+        for step in self.steps:
+            same = [each for each in left if each.call.name == step.function.tool.name]
+            if not same:
+                rest.append(step)
+                continue
+            exact = [each for each in same if _has(each.call, step, values)]
+            done = (exact or same)[0]
+            left.remove(done)
+            values[step.variable] = _without_echo(done)
+        return values, rest
+
+
+def _without_echo(made: Made) -> Any:
+    """The output without the numbers that were arguments, if another number is left.
+
+    Many functions return their arguments beside the result.
+    """
+    given = made.call.arguments
+    if not isinstance(made.output, dict) or isinstance(given, str):
+        return cast("Any", made.output)
+    fields = cast("dict[str, Any]", made.output)
+    numbers = [each for each in given.values() if _is_number(each)]
+    left = {key: each for key, each in fields.items() if not (_is_number(each) and each in numbers)}
+    return left if any(map(_is_number, left.values())) else fields
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _has(call: FunctionCall, step: Step, values: Mapping[str, Any]) -> bool:
+    try:
+        return call.arguments == step.call_arguments(values)
+    except Unresolved:
+        return False
+
+
+def _step(line: str, functions: Mapping[str, Signature], variables: set[str]) -> Step | None:
+    try:
+        [statement] = ast.parse(line).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call() as call):
+            pass
+        case ast.Expr(value=ast.Call() as call):
+            variable = f"step_{len(variables) + 1}"
+        case _:
+            return None
+    if not isinstance(call.func, ast.Name) or call.func.id not in functions:
+        return None
+    function = functions[call.func.id]
+    named = dict(zip(function.parameters.values(), call.args, strict=False))
+    for each in call.keywords:
+        if each.arg in function.parameters:
+            named[function.parameters[each.arg]] = each.value
+    named = {name: _formula_in(value, variables) for name, value in named.items()}
+    inside = {
+        node.id
+        for value in named.values()
+        for node in ast.walk(value)
+        if isinstance(node, ast.Name)
+    }
+    return Step(variable, function, named, frozenset(inside & variables), line)
+
+
+def _formula_in(node: ast.expr, variables: set[str]) -> ast.expr:
+    """The formula in a text such as "price * 2" or "20% of price"; otherwise the node."""
+    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+        return node
+    text = node.value
+    try:
+        formula = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        formula = None
+    if isinstance(formula, ast.BinOp):
+        names = {each.id for each in ast.walk(formula) if isinstance(each, ast.Name)}
+        return formula if names and names <= variables else node
+    if not re.match(r"[\d.]+\s*%\s+of\s", text):
+        return node
+    # A percentage is not Python, but calculators read it.
+    pieces = re.split(rf"\b({'|'.join(map(re.escape, variables)) or '(?!)'})\b", text)
+    values: list[ast.expr] = [
+        ast.FormattedValue(ast.Name(piece), -1) if place % 2 else ast.Constant(piece)
+        for place, piece in enumerate(pieces)
+    ]
+    return ast.JoinedStr(values) if len(values) > 1 else node
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.Div: lambda left, right: left / right,
+    ast.FloorDiv: lambda left, right: left // right,
+    ast.Mod: lambda left, right: left % right,
+}
+_CONSTANTS = {"true": True, "false": False, "null": None}
+_RESULT_KEYS = ("result", "value", "answer", "total", "output")
+
+
+class _Reader:
+    """Reads an expression with the values of variables, for a parameter with this schema."""
+
+    def __init__(self, values: Mapping[str, Any], schema: Schema) -> None:
+        self._values = values
+        self._wants_text = schema.get("type") == "string"
+
+    def value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                return self._variable(name)
+            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+                return [self.value(each) for each in items]
+            case ast.Dict(keys=keys, values=values):
+                return {
+                    str(self.value(key)): self.value(value)
+                    for key, value in zip(keys, values, strict=True)
+                    if key is not None
+                }
+            case ast.JoinedStr(values=pieces):
+                return self._joined(pieces)
+            case ast.Call(func=ast.Name(id="str"), args=[inner], keywords=[]):
+                return _text(_scalar(self.value(inner)))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self._number(self.value(operand))
+            case ast.BinOp() if self._wants_text:
+                return self._formula(node)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                return self._calculated(type(op), self.value(left), self.value(right))
+            case ast.Subscript(value=inner, slice=index):
+                return _item(self.value(inner), self.value(index))
+            case ast.Attribute(value=inner, attr=name):
+                return _item(self.value(inner), name)
+            case _:
+                raise Unresolved(ast.unparse(node))
+
+    def _variable(self, name: str) -> Any:
+        if name in self._values:
+            value = self._values[name]
+            # A variable that is named after a field has this field's value.
+            if isinstance(value, dict) and name in value:
+                return cast("dict[str, Any]", value)[name]
+            return cast("Any", value)
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        raise Unresolved(name)
+
+    def _joined(self, pieces: Sequence[ast.expr]) -> str:
+        texts = [_text(self.value(each)) for each in pieces if isinstance(each, ast.Constant)]
+        in_formula = _FORMULA.search("".join(texts)) is not None
+        return "".join(self._piece(each, in_formula) for each in pieces)
+
+    def _piece(self, node: ast.expr, in_formula: bool) -> str:
+        if not isinstance(node, ast.FormattedValue):
+            return _text(self.value(node))
+        inner = node.value
+        value = self._formula(inner) if isinstance(inner, ast.BinOp) else self.value(inner)
+        text = _text(_scalar(value))
+        # Without brackets, -5 ** 2 is -25.
+        return f"({text})" if in_formula and text.startswith("-") else text
+
+    def _formula(self, node: ast.expr) -> str:
+        """An expression as text, with numbers in place of the variables."""
+        if not isinstance(node, ast.BinOp):
+            return _text(_scalar(self.value(node)))
+        left, right = self._operand(node.left), self._operand(node.right)
+        if isinstance(node.op, ast.Add) and _is_text(node.left) | _is_text(node.right):
+            return left + right
+        sign = _SIGNS.get(type(node.op))
+        if sign is None:
+            raise Unresolved(ast.unparse(node))
+        return f"{left} {sign} {right}"
+
+    def _operand(self, node: ast.expr) -> str:
+        text = self._formula(node)
+        return f"({text})" if isinstance(node, ast.BinOp) or text.startswith("-") else text
+
+    def _calculated(self, kind: type[ast.operator], left: Any, right: Any) -> Any:
+        if isinstance(left, str) and isinstance(right, str) and kind is ast.Add:
+            return left + right
+        try:
+            return _OPERATORS[kind](self._number(left), self._number(right))
+        except (ArithmeticError, ValueError) as error:
+            raise Unresolved(str(error)) from error
+
+    def _number(self, value: Any) -> float:
+        found = _number_in(value)
+        if found is None:
+            raise Unresolved(compact_json(value)[:80])
+        return found
+
+
+_FORMULA = re.compile(r"\*|/|\^|[-+%] *[\d(]")
+_SIGNS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+}
+
+
+def _is_text(node: ast.expr) -> bool:
+    match node:
+        case ast.JoinedStr() | ast.Constant(value=str()) | ast.Call():
+            return True
+        case _:
+            return False
+
+
+def _item(value: Any, key: Any) -> Any:
+    match value, key:
+        case dict(), str() if key in value:
+            return cast("dict[str, Any]", value)[key]
+        case list(), int() if -len(cast("list[Any]", value)) <= key < len(cast("list[Any]", value)):
+            return cast("list[Any]", value)[key]
+        case _:
+            raise Unresolved(str(key))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else compact_json(value)
+
+
+def _scalar(value: Any) -> Any:
+    """The one value that a result has. Raises `Unresolved` if it has several."""
+    if not isinstance(value, dict | list):
+        return value
+    number = _number_in(cast("Any", value))
+    if number is None:
+        raise Unresolved(compact_json(cast("Any", value))[:80])
+    return number
+
+
+def _number_in(value: Any) -> float | None:
+    """The number that a result has: its own, the only one, or the one that is called result."""
+    match value:
+        case bool() | None:
+            return None
+        case int() | float():
+            return value
+        case str():
+            found = re.findall(r"-?\d+(?:\.\d+)?", value)
+            return _as_number(found[0]) if len(found) == 1 else None
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            for key in _RESULT_KEYS:
+                if isinstance(fields.get(key), int | float):
+                    return _number_in(fields[key])
+            numbers = [each for each in fields.values() if isinstance(each, int | float)]
+            return _number_in(numbers[0]) if len(numbers) == 1 else None
+        case _:
+            return None
+
+
+def _as_number(text: str) -> float:
+    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+
+
+def _fitting(value: Any, schema: Schema) -> Any:
+    """The value in the type that the schema asks for, if there is no doubt about it."""
+    kind = schema.get("type")
+    match kind, value:
+        case "integer" | "number", dict():
+            return _scalar(value)
+        case "integer" | "number", str():
+            number = _number_in(value)
+            return value if number is None else number
+        case "integer", float() if value.is_integer():
+            return int(value)
+        case "string", bool() | None:
+            return value
+        case "string", int() | float():
+            return compact_json(value)
+        case "string", dict() | list():
+            return _text(_scalar(value))
+        case "boolean", str() if value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        case "array", str() | int() | float():
+            return [value]
+        case _:
+            return value
+
+
+def _identifiers(names: Sequence[str]) -> list[str]:
+    made: list[str] = []
+    for name in names:
+        plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
+        if plain[0].isdigit() or keyword.iskeyword(plain):
+            plain = f"{plain}_" if keyword.iskeyword(plain) else f"_{plain}"
+        while plain in made:
+            plain += "_"
+        made.append(plain)
+    return made
+
+
+def _type(schema: Schema) -> str:
+    values = schema.get("enum")
+    if isinstance(values, list) and len(cast("list[Any]", values)) <= _MAX_CHOICES:
+        return f"Literal[{', '.join(map(_python, cast('list[Any]', values)))}]"
+    kind: Any = schema.get("type")
+    if isinstance(kind, list):
+        kind = next((each for each in cast("list[Any]", kind) if each != "null"), "null")
+    items = schema.get("items")
+    if kind == "array" and isinstance(items, dict) and items:
+        return f"list[{_type(cast('Schema', items))}]"
+    return _TYPES.get(str(kind), "Any")
+
+
+def _python(value: Any) -> str:
+    """A value as Python, without markers."""
+    return repr(value) if value is None or isinstance(value, int | float) else quoted(value)
+
+
+def _line(text: str, limit: int) -> str:
+    """The text as one line without markers."""
+    return quoted(" ".join(text.split())[:limit])[1:-1].replace('\\"', '"')
+
+
+def _literal(text: str) -> str:
+    """A text in the grammar's notation."""
+    return '"' + "".join(_escaped(text)) + '"'
+
+
+def _escaped(text: str) -> Iterator[str]:
+    for letter in text:
+        if letter in '"\\':
+            yield f"\\{letter}"
+        elif letter.isprintable() and letter.isascii():
+            yield letter
+        elif ord(letter) > 0xFFFF:
+            yield f"\\U{ord(letter):08X}"
+        elif ord(letter) > 0x7F:
+            yield f"\\u{ord(letter):04X}"
+        else:
+            yield f"\\x{ord(letter):02X}"
