@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "process: starts a process, see tests/support/needs.py")
     config.addinivalue_line("markers", "weights: loads a model of this machine")
     config.addinivalue_line("markers", "measures: measures time or memory over large input")
+    config.addinivalue_line("markers", "sweep: one behaviour over many combinations or inputs")
+    config.addinivalue_line("markers", "sdk: imports an SDK of a provider, which takes seconds")
     config.addinivalue_line("markers", "whole(where): runs with WHOLE=1; where it holds otherwise")
     config.addinivalue_line("markers", "on_page: the AI Studio page and the wires, in every run")
     config.addinivalue_line("markers", "no_page(reason): what the AI Studio page cannot carry")
@@ -47,6 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if QUICK:
         config.pluginmanager.register(needs.Guard())
     gc.disable()  # until all tests are collected: nearly everything that is imported stays
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leaves files without quick tests out of a quick run."""
+    is_file = QUICK and collection_path.suffix == ".py"
+    return True if is_file and not needs.has_quick_tests(collection_path) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

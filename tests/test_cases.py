@@ -38,6 +38,7 @@ from windlass import (
     Status,
     Text,
     TextDelta,
+    Tool,
     ToolAnswer,
     ToolError,
     ToolExecutor,
@@ -54,6 +55,7 @@ from windlass.models import create_model
 from windlass.models.aistudio.functions import FunctionController
 from windlass.models.aistudio.schema import SchemaConverter
 from windlass.models.aistudio.selectors import ELEMENTS
+from windlass.models.aistudio.written import WrittenCalls
 from windlass.settings import FunctionCallingSettings, function_calling_settings
 from windlass.testing import (
     FakeAnthropic,
@@ -679,6 +681,7 @@ def test_a_worker_s_spec_becomes_a_declaration() -> None:
     listed = {"name": "get_weather", "description": "Gets weather", "parameters": parameters}
     declared = FunctionDeclaration("get_weather", "Gets weather", schema)
     assert from_worker_tool(listed) == declared
+    assert Tool.from_snakepit_tool(listed).declaration == declared
     spec = ToolSpec(name="get_weather", description="Gets weather", parameters=schema)
     assert from_worker_tool(spec) == declared
 
@@ -785,6 +788,37 @@ def test_the_gateway_answers_in_the_form_of_openai() -> None:
     assert '"finish_reason":"tool_calls"' in streamed.text
     assert refused.status_code == 400
     assert refused.json()["error"]["param"] == "tools[0].function.parameters.type"
+
+
+@covers('`{"function_call": ...}` in the response')
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"function_call": {"name": "look", "args": {"a": 1}}}',
+        '```json\n{"tool_calls": [{"function": {"name": "look", "arguments": {"a": 1}}}]}\n```',
+    ],
+)
+def test_json_in_the_response_is_a_call(text: str) -> None:
+    reader = WrittenCalls(("look",))
+    assert reader.feed(text) == ""
+    assert [(each.name, each.arguments) for each in reader.finish()[1]] == [("look", {"a": 1})]
+
+
+@covers("explicit cache clear requests")
+def test_the_cache_can_be_cleared() -> None:
+    class Caching(ScriptedModel):
+        def clear_cache(self) -> int:
+            return 3
+
+    serving = Serving(
+        config_of(ModelConfig(name="m", target="scripted/m")), models={"m": Caching([])}
+    )
+    with serving, client_of(serving) as client:
+        assert client.delete("/v1/models/m/cache").json() == {"model": "m", "cleared": 3}
+    with Client(Caching([])) as client:
+        assert client.clear_cache() == 3
+    with Client(ScriptedModel([])) as client:
+        assert client.clear_cache() == 0
 
 
 @covers(

@@ -41,6 +41,7 @@ def failures(folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.whole("the layers of import-linter, in `make check`")
 def test_every_module_can_be_imported_alone_in_a_fresh_interpreter() -> None:
     *broken, last = failures(PACKAGE).splitlines()
     assert broken == []

@@ -68,9 +68,9 @@ from windlass.tool import Depends, Tool, ToolContext, tool
 from windlass.toolsets.registry import ToolRegistry, registry
 
 if TYPE_CHECKING:
+    from windlass.client.remote import remote
     from windlass.emulation.parse import Parsed, ParsedCall, parse
     from windlass.toolsets.mcp import mcp
-    from windlass.toolsets.remote import remote
 
 __version__ = "0.1.0"
 
@@ -172,7 +172,7 @@ def __getattr__(name: str) -> Any:
     elif name == "mcp":
         from windlass.toolsets import mcp as module
     elif name == "remote":
-        from windlass.toolsets import remote as module
+        from windlass.client import remote as module
     else:
         raise AttributeError(f"module 'windlass' has no attribute {name!r}")
     return getattr(module, name)

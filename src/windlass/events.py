@@ -125,6 +125,8 @@ class TextDelta(Event, frozen=True, omit_defaults=True, tag="text_delta"):
 
 
 class ThoughtDelta(Event, frozen=True, omit_defaults=True, tag="thought_delta"):
+    """A piece of the model's reasoning."""
+
     type: ClassVar[EventType] = "thought"
     text: str
     signature: str | None = None
@@ -197,6 +199,8 @@ ModelEvent: TypeAlias = (
 
 
 class RunStarted(Event, frozen=True, omit_defaults=True, tag="run_started"):
+    """The first event of every run."""
+
     run_id: str
     model: str
     messages: tuple[Message, ...]
@@ -235,6 +239,8 @@ class Status(Event, frozen=True, omit_defaults=True, tag="status"):
 
 
 class ToolRunStarted(Event, frozen=True, omit_defaults=True, tag="tool_run_started"):
+    """The tool of a call starts."""
+
     type: ClassVar[EventType] = "tool_call"
     call: FunctionCall
     round: int
@@ -267,11 +273,15 @@ class ToolRunEnded(Event, frozen=True, omit_defaults=True, tag="tool_run_ended")
 
 
 class ApprovalRequested(Event, frozen=True, omit_defaults=True, tag="approval_requested"):
+    """A call waits for a decision."""
+
     call: FunctionCall
     reason: str | None = None
 
 
 class ApprovalResolved(Event, frozen=True, omit_defaults=True, tag="approval_resolved"):
+    """The decision about a call that was waiting."""
+
     call_id: str
     approved: bool
     arguments: dict[str, Any] | None = None

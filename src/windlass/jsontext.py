@@ -485,7 +485,12 @@ def is_larger(value: object, size: int) -> bool:
     while waiting:
         each = waiting.pop()
         size -= _NODE_WEIGHT
-        if isinstance(each, str | bytes):
+        kind = type(each)  # comparing it is much faster than `isinstance` with a union
+        if kind is str:
+            size -= len(cast("str", each))
+        elif kind in _SCALARS:
+            pass
+        elif isinstance(each, str | bytes):
             size -= len(each)
         elif isinstance(each, dict):
             fields = cast("dict[Any, Any]", each)
@@ -501,6 +506,8 @@ def is_larger(value: object, size: int) -> bool:
             return True
     return False
 
+
+_SCALARS = frozenset({bool, float, int, type(None)})
 
 LARGE = 2**16
 """Bytes or characters above which work runs off the event loop. Smaller input is always quick."""

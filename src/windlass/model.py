@@ -1,6 +1,6 @@
 """The `Model` and `Toolset` protocols, and the request to a model."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from windlass.tool import Tool
 
 __all__ = [
+    "EventBatches",
     "Model",
     "ModelRequest",
     "Settings",
     "ToolChoice",
     "Toolset",
+    "batch_reader",
     "tool_choice_from",
 ]
 
@@ -106,6 +108,60 @@ class ModelRequest(Struct, frozen=True):
     """Fields of the provider's request body that Windlass does not know; sent unchanged."""
     live: bool = True
     """Whether the caller streams: a live request asks for a stream, others for one body."""
+
+
+class EventBatches:
+    """The events of a turn, which can also be read as they arrived: several at a time.
+
+    A wrapper of a model that reads one event after another works unchanged. The loop reads batches,
+    so that the tokens of one network packet cost one step.
+    """
+
+    __slots__ = ("_batches", "_unread")
+
+    def __init__(self, batches: AsyncGenerator[Sequence[ModelEvent], None]) -> None:
+        self._batches = batches
+        self._unread: list[ModelEvent] = []
+        """The rest of the current batch, last event first."""
+
+    async def some(self) -> Sequence[ModelEvent]:
+        """The next events; none at the end."""
+        if self._unread:
+            rest = self._unread[::-1]
+            self._unread.clear()
+            return rest
+        async for batch in self._batches:
+            if batch:
+                return batch
+        return ()
+
+    def __aiter__(self) -> "EventBatches":
+        return self
+
+    async def __anext__(self) -> ModelEvent:
+        if not self._unread:
+            self._unread = list(await self.some())[::-1]
+            if not self._unread:
+                raise StopAsyncIteration
+        return self._unread.pop()
+
+    async def aclose(self) -> None:
+        await self._batches.aclose()
+
+
+def batch_reader(
+    events: AsyncIterator[ModelEvent],
+) -> Callable[[], Awaitable[Sequence[ModelEvent]]]:
+    """A function that returns the next events of a turn, and none at its end."""
+    if isinstance(events, EventBatches):
+        return events.some
+
+    async def next_event() -> Sequence[ModelEvent]:
+        async for event in events:
+            return (event,)
+        return ()
+
+    return next_event
 
 
 @runtime_checkable
@@ -193,6 +249,15 @@ class WarmingModel(Protocol):
     """A model that can read a prompt in advance, so that requests with the same start are fast."""
 
     async def warm(self, request: ModelRequest) -> None: ...
+
+
+@runtime_checkable
+class CachingModel(Protocol):
+    """A model that caches what it has declared to its service."""
+
+    def clear_cache(self) -> int:
+        """Clears the cache; returns how many entries it had."""
+        ...
 
 
 async def warmed(model: Model, request: ModelRequest) -> None:

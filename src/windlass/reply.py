@@ -58,7 +58,7 @@ class ToolAnswer(Struct, frozen=True):
 def answer(call: FunctionCall, value: object) -> FunctionResponse:
     """Returns the tool's value as a response, with media as separate parts.
 
-    Raises `TypeError`, `ValueError` or `RecursionError` for a value that JSON cannot represent.
+    Raises `TypeError` or `ValueError` for a value that JSON cannot represent.
     """
     if isinstance(value, FunctionResponse):
         return msgspec.structs.replace(value, id=call.id, name=call.name)
@@ -153,7 +153,12 @@ def _output(value: object) -> Any:
     """The value in JSON's types: a text part as its text, media as a label."""
     if isinstance(value, Text):
         return value.text
-    return media_label(value) if isinstance(value, InlineData | FileData) else jsonable(value)
+    if isinstance(value, InlineData | FileData):
+        return media_label(value)
+    try:
+        return jsonable(value)
+    except RecursionError:  # its traceback has thousands of lines
+        raise ValueError("the result contains itself, or is nested too deeply") from None
 
 
 _MAX_REPR_CHARS = 60

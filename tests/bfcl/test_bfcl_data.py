@@ -8,6 +8,8 @@ from tests.bfcl.worlds import CLASSES, World
 
 from windlass.content import FunctionDeclaration
 
+pytestmark = pytest.mark.sweep
+
 KINDS = {"string", "integer", "number", "boolean", "array", "object", None}
 
 

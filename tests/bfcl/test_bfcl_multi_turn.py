@@ -16,6 +16,8 @@ from windlass.emulation.model import EmulatedModel
 from windlass.emulation.parser import DEFAULT_FORMAT, render_calls
 from windlass.testing import ScriptedModel, say
 
+pytestmark = pytest.mark.sweep
+
 ANSWER = "That is done."
 SAMPLE = tasks() if WHOLE_BFCL else tasks()[::4]
 

@@ -14,6 +14,8 @@ from windlass.emulation.parse import parse
 from windlass.emulation.parser import render_calls
 from windlass.emulation.parser.render import TEMPLATES
 
+pytestmark = pytest.mark.sweep
+
 EVERY = 1 if WHOLE_BFCL else 16
 EVERY_IN_PIECES = 10 if WHOLE_BFCL else 80
 

@@ -26,7 +26,7 @@ EVERY = 1 if WHOLE_BFCL else 60
 PARTS = 8 if WHOLE_BFCL else 1
 """How many tests share the cases of a wire, so that several processes run them."""
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.sweep, pytest.mark.timeout(900)]
 ingresses = pytest.mark.parametrize("ingress", INGRESSES.values(), ids=lambda each: each.name)
 forms = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 parts = pytest.mark.parametrize("part", range(PARTS))

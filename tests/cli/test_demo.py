@@ -110,8 +110,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 def _command(start: str) -> list[str]:
-    """The command of README's first block of code that starts like this."""
-    block = README.split("```")[1]
+    """The command of README's block of `make` commands that starts like this."""
+    (block,) = (each for each in README.split("```")[1::2] if "make run" in each)
     [line] = [line for line in block.splitlines() if line.startswith(start)]
     return shlex.split(line, comments=True)
 

@@ -1,6 +1,7 @@
 """`windlass doctor` on a machine with nothing, with something, and with something broken."""
 
 import json
+import re
 import socket
 import tomllib
 from importlib.metadata import packages_distributions
@@ -11,7 +12,7 @@ import pytest
 from tests.cli.environment import hide, silence
 
 from windlass.cli import main
-from windlass.cli.doctor import EXTRAS
+from windlass.cli.doctor import EXTRAS, USES
 
 KEY = "sk-never-shown"
 ABSENT = (
@@ -65,6 +66,9 @@ REMEDIES = {
     "windlass[cli]": "pip install 'windlass[cli]'",
     "windlass[fleet]": "pip install 'windlass[fleet]'",
     "windlass[gateway]": "pip install 'windlass[gateway]'",
+    "windlass[all]": "pip install 'windlass[all]'",
+    "windlass[gguf]": "pip install 'windlass[gguf]'",
+    "windlass[local]": "pip install 'windlass[local]'",
     "windlass[mcp]": "pip install 'windlass[mcp]'",
     "windlass[otel]": "pip install 'windlass[otel]'",
     "openai/": "export OPENAI_API_KEY=...",
@@ -130,7 +134,7 @@ def test_a_key_that_cannot_be_one_is_a_problem(
 
 def test_the_installed_parts_are_ok(doctor: Doctor) -> None:
     checks = doctor()
-    for name in ("windlass[cli]", "windlass[gateway]", "windlass[otel]", "local/qwen"):
+    for name in (*(f"windlass[{extra}]" for extra in USES), "local/qwen"):
         assert checks[name]["state"] == "ok"
     assert checks["local runtime"]["detail"].startswith("xllamacpp ")
     assert doctor.code == 0
@@ -256,10 +260,13 @@ def test_a_port_that_is_taken_is_a_problem(doctor: Doctor, monkeypatch: pytest.M
 def test_every_extra_is_looked_at_with_all_that_it_brings() -> None:
     project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
-    assert EXTRAS.keys() | {"local"} == extras.keys()
+    assert EXTRAS.keys() | {"gguf", "local", "all"} == extras.keys() == USES.keys()
+    [everything] = extras["all"]
+    assert set(re.findall(r"\w+", everything)) == {"windlass", "gguf", *EXTRAS}
     brought = packages_distributions()
     for extra, modules in EXTRAS.items():
         homes = [brought[module.partition(".")[0]] for module in modules]
         found = {name.replace("_", "-") for names in homes for name in names}
-        wanted = {line.partition(">")[0] for line in extras[extra]} - WITHOUT_A_MODULE
+        own = [line for line in extras[extra] if not line.startswith("windlass[")]
+        wanted = {line.partition(">")[0] for line in own} - WITHOUT_A_MODULE
         assert wanted <= found

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -250,9 +251,19 @@ def test_aistudio_doctor_finds_the_parts_of_the_page(
 ) -> None:
     monkeypatch.setenv("WINDLASS_AISTUDIO_BROWSER", str(CHROMIUM))
     monkeypatch.setenv("WINDLASS_AISTUDIO_PROFILE", str(here / "profile"))
-    with FakeAIStudio([]) as fake:
+    with FakeAIStudio([call("ping", text="hello")]) as fake:
         found = json.loads(done("aistudio", "doctor", "--url", fake.url, "--json"))
-    assert "missing" not in {each["state"] for each in found}
+    assert not {"missing", "failed"} & {each["state"] for each in found}
+
+
+@real_use_of("aistudio clear-cache")
+def test_aistudio_clear_cache_asks_the_gateway(here: Path) -> None:
+    (here / "windlass.toml").write_text('[models.studio]\ntarget = "aistudio/default"\n')
+    with serving("serve", "--port", "0", until="http://") as line:
+        address = re.search(r"http://[\w.:]+", line)
+        assert address is not None
+        told = done("aistudio", "clear-cache", "--url", f"{address[0]}/v1")
+    assert told == "studio: cleared 0 pages\n"
 
 
 @real_use_of("parse")

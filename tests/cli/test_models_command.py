@@ -9,7 +9,7 @@ from tests.cli.environment import hide, silence
 
 from windlass.cli import main
 from windlass.cli.providers import SERVICES
-from windlass.models import PROVIDERS
+from windlass.models import PROVIDERS, provider_names
 
 KEY = "sk-never-shown"
 CONFIG = """\
@@ -148,5 +148,5 @@ def test_a_page_is_used_by_whoever_has_signed_in_manually(
 
 
 def test_every_provider_is_known_here(capfd: pytest.CaptureFixture[str]) -> None:
-    assert PROVIDERS.keys() - {"local", "aistudio"} == {service.name for service in SERVICES}
-    assert {name.partition("/")[0] for name in listed(capfd)} == PROVIDERS.keys()
+    assert PROVIDERS.keys() - {"local"} == {service.name for service in SERVICES}
+    assert {name.partition("/")[0] for name in listed(capfd)} == set(provider_names())

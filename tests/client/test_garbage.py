@@ -23,6 +23,8 @@ from windlass.testing import (
     refuse,
 )
 
+pytestmark = pytest.mark.sweep
+
 
 def broken_dependency() -> str:
     raise OSError("no such place")

@@ -81,6 +81,9 @@ async def photographed(stage: Stage, folder: Path, *, seconds: float, pause: Pau
     await expect(running).to_have_count(2)
     await pause(3)
     await shot(page, "live")
+    for scheme in ("dark", "light"):
+        await page.emulate_media(color_scheme=scheme)
+        await page.screenshot(path=folder / f"readme-{scheme}.png", animations="disabled")
     paris.open()
     await pause(6)
     tokyo.open()

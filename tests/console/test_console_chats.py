@@ -141,6 +141,7 @@ async def test_chats_are_found_by_title_and_content_with_ctrl_k_and_renamed(
     for chat, text in (("one", "Fruit"), ("two", long)):
         await talked(stage, chat, text)
     page = await stage.open("/runs")
+    await expect(page.get_by_role("table", name="Runs").locator("tbody tr")).to_have_count(2)
     await page.keyboard.press("Control+k")
     search = page.get_by_role("searchbox", name="Search chats")
     await expect(search).to_be_focused()

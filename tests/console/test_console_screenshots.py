@@ -35,6 +35,8 @@ def are_for_the_documentation(folder: Path) -> None:
         image = (folder / f"console-{name}.png").read_bytes()
         assert width_of(image) == (PHONE if name == "phone" else DESK)["width"]
         assert len(image) < MOST_BYTES, name
+    for scheme in ("light", "dark"):
+        assert len((folder / f"readme-{scheme}.png").read_bytes()) < MOST_BYTES
 
 
 @IN_ONE_BROWSER

@@ -1,5 +1,6 @@
 """The page itself never scrolls, however long its content is: only the parts inside it do."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -83,27 +84,27 @@ async def test_a_long_chat_scrolls_inside_the_page(stage_of: StageOf, size: str)
             await expect(message).to_be_in_viewport(ratio=1)
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_every_other_long_page_scrolls_inside_its_frame(stage_of: StageOf, size: str) -> None:
+async def test_every_other_long_page_scrolls_inside_its_frame(stage_of: StageOf) -> None:
     script = [MANY_CALLS, *(say(ANSWER) for _ in range(40))]
     stage = await stage_of(script, more_tools=[numbered_tool(number) for number in range(40)])
     run_id = await stage.start("The first question.")
-    page = await stage.open(f"/runs/{run_id}", **SIZES[size])
-    await ended(page)
+    await ended(await stage.open(f"/runs/{run_id}"))
     for number in range(30):
         await stage.start(f"Question {number}.")
-    for path, shown in {
+    pages = {
         f"/runs/{run_id}": "Paragraph 39",
         "/runs": "Question 29.",
         "/tools": "tool_39",
         "/tools/get_weather": "12 calls",
         "/replay": "Replay",
-    }.items():
-        await page.goto(path)
+    }
+    for size, (path, shown) in itertools.product(SIZES.values(), pages.items()):
+        page = await stage.open(path, **size)
         await expect(page.get_by_role("main").get_by_text(shown).first).to_be_attached()
         await stays_in_place(page)
         await page.locator("main").evaluate("main => main.scrollTo(0, 1e6)")
         await stays_in_place(page)
+        await page.close()
 
 
 async def test_the_panels_of_the_chat_scroll_by_themselves(stage_of: StageOf) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import httpx2
+import pytest
 from playwright.async_api import ViewportSize, expect
 from tests.console.conftest import StageOf
 from tests.console.pictures import show_tools
@@ -14,7 +15,10 @@ from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Stage, ask, card, e
 
 from windlass.testing import call, calls, refuse, say
 
-pytestmark = IN_ONE_BROWSER
+pytestmark = [
+    IN_ONE_BROWSER,
+    pytest.mark.whole("the tests of each state, which take no pictures"),
+]
 
 FOLDER = Path(__file__).parent.parent.parent / "build" / "screens"
 LOOKS: dict[str, tuple[ViewportSize, Literal["light", "dark"]]] = {

@@ -1,9 +1,10 @@
 """Nothing that a client, a model or a tool sends holds the event loop for long."""
 
 import asyncio
+import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -265,9 +266,33 @@ IN_BOTH_MODES = (
 )
 
 
+SAMPLED = {
+    ("escapes", "native"),
+    ("messages", "native"),
+    ("levels", "native"),
+    ("a wide schema", "emulated"),
+    ("a result of brackets", "emulated"),
+    ("braces at once", "blocking"),
+    ("calls", "streamed"),
+    ("an argument of many values", "streamed"),
+    ("a result of rows", "blocking"),
+    ("a result of rows", "in memory"),
+    ("a long answer", "in a log"),
+}
+
+
+def _sampled(cases: Iterable[tuple[str, str]]) -> list[Any]:
+    """The cases; those that are not sampled run with WHOLE=1."""
+    elsewhere = pytest.mark.whole("the sampled cases of the same test")
+    return [pytest.param(*case, marks=() if case in SAMPLED else elsewhere) for case in cases]
+
+
 @pytest.mark.parametrize(
     ("kind", "mode"),
-    [*((kind, "native") for kind in BODIES), *((kind, "emulated") for kind in IN_BOTH_MODES)],
+    [
+        *_sampled(itertools.product(BODIES, ["native"])),
+        *_sampled(itertools.product(IN_BOTH_MODES, ["emulated"])),
+    ],
 )
 async def test_no_body_holds_the_event_loop(kind: str, mode: str) -> None:
     make, code = BODIES[kind]
@@ -342,20 +367,13 @@ async def test_a_required_call_of_a_wide_schema_does_not_hold_the_event_loop() -
     assert held.units < ALLOWED
 
 
-def _in_both_forms() -> Iterator[Any]:
-    """Each kind of turn, blocking and streamed. Most runs take one of the two, in turn."""
-    for number, kind in enumerate(TURNS):
-        for stream in (False, True):
-            marks = () if stream == bool(number % 2) else pytest.mark.whole("the other form")
-            name = f"{kind}-{'streamed' if stream else 'blocking'}"
-            yield pytest.param(kind, stream, id=name, marks=marks)
-
-
-@pytest.mark.parametrize(("kind", "stream"), [*_in_both_forms()])
-async def test_no_turn_holds_the_event_loop(kind: str, stream: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "form"), _sampled(itertools.product(TURNS, ("blocking", "streamed")))
+)
+async def test_no_turn_holds_the_event_loop(kind: str, form: str) -> None:
     mode, make = TURNS[kind]
     asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [MINE]}
-    body = json.dumps({**asked, "stream": stream}).encode()
+    body = json.dumps({**asked, "stream": form == "streamed"}).encode()
     answered, held = await answer(body, make, mode)
     assert answered.status == 200, answered.body[:300]
     assert held.units < ALLOWED
@@ -372,8 +390,9 @@ RUNS: dict[str, Callable[[], list[list[ModelEvent]]]] = {
 }
 
 
-@pytest.mark.parametrize("kept", ["in memory", "in a log"])
-@pytest.mark.parametrize("kind", RUNS)
+@pytest.mark.parametrize(
+    ("kind", "kept"), _sampled(itertools.product(RUNS, ("in memory", "in a log")))
+)
 async def test_no_run_holds_the_event_loop_when_it_is_shown(
     kind: str, kept: str, tmp_path: Path
 ) -> None:

@@ -43,6 +43,8 @@ from windlass.testing import (
     say,
 )
 
+pytestmark = pytest.mark.sweep
+
 streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 

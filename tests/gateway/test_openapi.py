@@ -30,7 +30,7 @@ from tests.support.thoroughness import QUICK, examples
 from windlass.events import RunEvent, TextDelta
 from windlass.gateway.app import create_app
 from windlass.gateway.config import GatewayConfig, ModelConfig
-from windlass.gateway.openapi import PROBLEMS, document_of
+from windlass.gateway.openapi.document import PROBLEMS, document_of
 from windlass.gateway.openapi.operations import Operation
 from windlass.gateway.routes.openapi import PATHS, openapi_document
 from windlass.jsontext import encode_json
@@ -38,6 +38,8 @@ from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Turn, call, refuse, think, tool_results
 from windlass.tool import tool
 from windlass.wires.json_types import Json
+
+pytestmark = pytest.mark.sweep
 
 DOCUMENT = msgspec.json.decode(encode_json(openapi_document()))
 SECONDS = 60
@@ -264,7 +266,7 @@ def check(
     operation = schema[path][method]
 
     @settings(
-        max_examples=2 if QUICK else examples(5),
+        max_examples=2 if QUICK else examples(3),
         derandomize=True,
         database=None,
         deadline=None,

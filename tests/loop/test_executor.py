@@ -586,7 +586,7 @@ async def test_values_of_every_kind_become_json(client_of: MakeClient) -> None:
 
 
 async def test_a_value_that_contains_itself_is_a_failure_not_a_crash(
-    client_of: MakeClient,
+    client_of: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     def loop() -> list[Any]:
         value: list[Any] = []
@@ -595,6 +595,8 @@ async def test_a_value_that_contains_itself_is_a_failure_not_a_crash(
 
     reply = await client_of([call("loop"), "done"]).generate("?", tools=[loop])
     assert reply.results[0].error
+    assert "the result contains itself" in caplog.text
+    assert len(caplog.text.splitlines()) < 100
 
 
 async def test_half_a_character_from_a_file_name_reaches_the_model_as_a_mark(
@@ -720,6 +722,7 @@ async def test_a_tool_that_starts_is_logged_with_its_call_and_its_arguments_only
     assert fields.get("arguments") == ({"message": "secret"} if level == logging.DEBUG else None)
 
 
+@pytest.mark.no_page("an unknown name is an error of the page")
 async def test_a_call_that_never_starts_has_no_line_of_a_start(
     client_of: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:

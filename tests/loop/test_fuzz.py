@@ -44,6 +44,8 @@ from windlass.testing import (
     tool_results,
 )
 
+pytestmark = pytest.mark.sweep
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

@@ -130,7 +130,7 @@ async def test_every_bad_call_gets_an_answer_that_the_model_can_use(
     assert "hunter2" not in str(reply.messages)
 
 
-@pytest.mark.on_page
+@pytest.mark.no_page("an unknown name is an error of the page")
 @pytest.mark.native  # in a text, an undeclared name is just text
 async def test_a_call_of_an_unknown_tool_is_answered_with_the_known_ones(
     client_of: MakeClient,
@@ -211,6 +211,7 @@ async def test_five_rounds_is_the_default(client_of: MakeClient) -> None:
     assert (len(reply.results), reply.text) == (5, "final")
 
 
+@pytest.mark.no_page("an empty answer is an error of the page")
 async def test_an_empty_forced_answer_is_replaced_by_a_text_that_reports_it(
     client_of: MakeClient,
 ) -> None:

@@ -147,6 +147,7 @@ async def test_a_cut_stream_is_a_stream_cut(wire: Any) -> None:
             await turn(model_at(wire, fake, retry=Retry(attempts=1)))
 
 
+@pytest.mark.sweep
 @both
 async def test_a_stream_cut_at_any_byte_is_whole_or_an_error(wire: Any) -> None:
     async with wire[0]([say("Some words")]) as fake:
@@ -161,6 +162,7 @@ async def test_a_stream_cut_at_any_byte_is_whole_or_an_error(wire: Any) -> None:
         assert end(events).finish == "stop"
 
 
+@pytest.mark.sweep
 @both
 async def test_broken_framing_never_ends_as_a_success_with_less(wire: Any) -> None:
     for byte in range(0, 400, 7):
@@ -172,6 +174,7 @@ async def test_broken_framing_never_ends_as_a_success_with_less(wire: Any) -> No
         assert text(events) == "Some words"
 
 
+@pytest.mark.measures
 @both
 @either
 async def test_silence_is_tried_again_and_then_told(wire: Any, request_: ModelRequest) -> None:

@@ -161,6 +161,7 @@ def check_ended(run: AsyncRun, where: Any) -> None:
         assert reply == run.reply, where
 
 
+@pytest.mark.sweep
 async def test_a_run_that_is_stopped_as_it_is_resumed_answers_its_calls() -> None:
     events = await recorded_run()
     for kept in range(1, len(events)):

@@ -82,6 +82,7 @@ async def every_use(log: SQLiteLog) -> list[Callable[[], Awaitable[object]]]:
     ]
 
 
+@pytest.mark.sweep
 async def test_a_file_with_flipped_bytes_answers_or_fails_but_never_hangs(tmp_path: Path) -> None:
     source = tmp_path / "sound.db"
     await sound_file(source)

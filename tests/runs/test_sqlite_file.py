@@ -112,6 +112,7 @@ async def test_a_deletion_that_a_reader_keeps_from_being_complete_reports_it(
     await log.aclose()
 
 
+@pytest.mark.sweep
 async def test_two_may_make_the_file_at_once_whatever_the_order_of_their_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

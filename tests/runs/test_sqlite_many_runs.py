@@ -123,6 +123,7 @@ def uses(log: SQLiteLog) -> dict[str, Use]:
     }
 
 
+@pytest.mark.measures
 async def test_what_a_method_costs_does_not_grow_with_the_runs_that_are_kept(
     watched: type[Watched], path: Path
 ) -> None:

@@ -1,23 +1,32 @@
 """Marks of tests that need other processes or weights, and the guard of `make quick`.
 
 A test is marked `process` if it starts one (a browser, a NATS server, a command, a fork), `weights`
-if it loads a model of this machine, and `measures` if it measures time or memory over large input.
-A test that uses one of `PROCESS_FIXTURES` is marked automatically. `make quick` skips all of them;
-a test that starts a process or loads weights without its mark fails there.
+if it loads a model of this machine, `measures` if it measures time or memory over large input,
+`sweep` if it repeats a behaviour over many combinations or random inputs, and `sdk` if it imports a
+provider's SDK, which takes seconds. A test that uses one of `PROCESS_FIXTURES` is marked
+automatically. `make quick` skips all of them; a test that starts a process or loads weights without
+its mark fails there.
 """
 
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from windlass.models.local import engine
 
-MARKS = ("process", "weights", "measures")
+MARKS = ("process", "weights", "measures", "sweep", "sdk")
 PROCESS_FIXTURES = frozenset({"nats_server", "guarded_server", "browser", "chromium", "stage"})
+
+_MARKS_OF_A_FILE = re.compile(
+    rf"^pytestmark = (?:IN_ONE_BROWSER|(?:.+\n)*?.*\bpytest\.mark\.(?:{'|'.join(MARKS)})\b)",
+    re.MULTILINE,
+)
 
 STARTS_A_PROCESS = frozenset(
     {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
@@ -38,6 +47,11 @@ def mark_by_fixtures(items: list[pytest.Item]) -> None:
 
 def is_quick(item: pytest.Item) -> bool:
     return not any(item.get_closest_marker(name) for name in MARKS)
+
+
+def has_quick_tests(path: Path) -> bool:
+    """False if all tests of a file are marked. The file is not imported then."""
+    return _MARKS_OF_A_FILE.search(path.read_text("utf-8")) is None
 
 
 class Guard:

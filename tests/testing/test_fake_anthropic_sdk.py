@@ -13,6 +13,8 @@ from windlass.testing import FakeAnthropic, Turn, calls, cut, interrupt, refuse,
 from windlass.testing import call as calling
 from windlass.testing.anthropic_rules import signature_of
 
+pytestmark = pytest.mark.sdk
+
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 TOOL: Any = {"name": "f", "input_schema": {"type": "object", "properties": {}}}
 ASKED: Any = {"model": "claude-fake", "max_tokens": 100, "messages": HELLO}

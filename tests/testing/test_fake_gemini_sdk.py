@@ -33,7 +33,10 @@ from windlass.testing import (
 from windlass.testing.fake_gemini import GenerateWriter
 
 # Google's SDK derives its async session from aiohttp's, which aiohttp discourages.
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")
+pytestmark = [
+    pytest.mark.sdk,
+    pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning"),
+]
 
 MODEL = "gemini-2.5-flash"
 CITIES: list[str] = []

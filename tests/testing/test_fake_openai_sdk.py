@@ -33,6 +33,8 @@ from windlass.testing import (
     tool_results,
 )
 
+pytestmark = pytest.mark.sdk
+
 TWO_CALLS = calls(
     call("get_weather", city="Paris", id="call_1"),
     call("get_weather", city="Rome", id="call_2"),

@@ -12,6 +12,8 @@ from tests.support.response_streams import OFFICIAL, check_order
 from windlass import Opaque
 from windlass.testing import FakeResponses, Turn, call, calls, say, think
 
+pytestmark = pytest.mark.sdk
+
 TOOL: Any = {
     "type": "function",
     "name": "look",

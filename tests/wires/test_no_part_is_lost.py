@@ -120,7 +120,9 @@ def on_aistudio(messages: list[Message]) -> str:
     check_request(request)
     fresh, begun = plan_of(request.messages, None), said_turns(request.messages[:2])
     said = [
-        " ".join(plan.texts) if isinstance(plan, CallAnswers) else f"{plan.text} {plan.system}"
+        " ".join(plan.texts)
+        if isinstance(plan, CallAnswers)
+        else f"{plan.text} {plan.system} {b' '.join(image.data for image in plan.images).decode()}"
         for plan in (fresh, plan_of(request.messages, begun))
     ]
     assert (MARK in said[0]) == (MARK in said[1])

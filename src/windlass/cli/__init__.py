@@ -8,12 +8,14 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from windlass import __version__
 from windlass.errors import ConfigError, WindlassError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from windlass.cli.arguments import CommandParser
 
 
@@ -44,11 +46,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check-config": ("windlass.cli.check_config", "check a windlass.toml for problems"),
     "doctor": ("windlass.cli.doctor", "check the installation and show how to fix problems"),
     "keys": ("windlass.cli.keys", "create a key for the gateway"),
-    "aistudio": ("windlass.cli.aistudio", "sign in to the AI Studio page, or check its selectors"),
     "parse": ("windlass.cli.parse", "read the tool calls in a model's text"),
     "completion": ("windlass.cli.completion", "print a completion script for your shell"),
 }
-"""The module and the help text of each command."""
+"""The module and the help text of each command of Windlass."""
+
+GROUP = "windlass.commands"
+"""The group of entry points by which other packages add commands. Each is a module as
+`CommandModule` describes it, with a help text `HELP`."""
 
 EPILOG = """\
 examples:
@@ -64,7 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Executes the command; returns the exit code. Wrong usage exits with 2."""
     given = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in given if not word.startswith("-")), None)
-    parser, modules = _parser_with([wanted] if wanted else [])
+    try:
+        parser, modules = _parser_with([wanted] if wanted else [])
+    except ConfigError as error:  # a command of another package
+        sys.stderr.write(f"windlass: {error}\n")
+        return 2
     parser.check_options(given)
     options = parser.parse_words(given)
     if not modules:
@@ -88,7 +97,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def whole_parser() -> argparse.ArgumentParser:
     """The parser with the arguments of all commands."""
-    return _parser_with(COMMANDS)[0]
+    return _parser_with([*COMMANDS, *_plug_ins()])[0]
+
+
+def _plug_ins() -> "dict[str, EntryPoint]":
+    """The commands of other packages; none can replace a command of Windlass."""
+    from importlib.metadata import entry_points
+
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {name: found[name] for name in sorted(found) if name not in COMMANDS}
 
 
 def _parser_with(wanted: Collection[str]) -> "tuple[CommandParser, list[CommandModule]]":
@@ -112,7 +129,31 @@ def _parser_with(wanted: Collection[str]) -> "tuple[CommandParser, list[CommandM
             module = cast("CommandModule", cast("object", import_module(place)))
             module.configure(command)
             modules.append(module)
+    # Reading entry points takes time, which the usual commands do not need.
+    if not wanted or not set(wanted) <= COMMANDS.keys():
+        modules += _add_plug_ins(commands, wanted)
     return parser, modules
+
+
+def _add_plug_ins(commands: Any, wanted: Collection[str]) -> "list[CommandModule]":
+    """Adds the commands of other packages; returns the modules of the wanted ones."""
+    modules: list[CommandModule] = []
+    for name, entry in _plug_ins().items():
+        try:
+            module = cast("CommandModule", entry.load())
+        except Exception as error:
+            if name in wanted:
+                raise ConfigError(f"cannot load the command {name!r}: {error}") from error
+            continue
+        command = commands.add_parser(
+            name,
+            help=getattr(module, "HELP", f"a command of {entry.value}"),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name in wanted:
+            module.configure(command)
+            modules.append(module)
+    return modules
 
 
 def _report(parser: argparse.ArgumentParser, error: Exception, code: int) -> int:

@@ -22,13 +22,14 @@ from windlass.cli.providers import (
     RUNTIME_MODULE,
     SERVICES,
     Readiness,
-    aistudio_readiness,
     is_installed,
     libgomp_is_missing,
+    plug_in_readiness,
     service_readiness,
 )
 from windlass.errors import ConfigError
 from windlass.gateway.config import CONFIG_NAME, ServerConfig, examine_config, find_config
+from windlass.models import plug_in_names
 from windlass.models.local.weights import QWEN, Weights, cache_folder, installed_pieces
 
 EXTRAS: dict[str, tuple[str, ...]] = {
@@ -43,16 +44,20 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "opentelemetry.exporter.otlp.proto.http",
     ),
 }
-"""The modules that each extra installs. The embedded model has its own checks."""
+"""The modules that each extra installs. `gguf` and `local` are the embedded model's checks."""
 
 USES = {
     "aistudio": "models of the AI Studio page",
     "cli": "windlass chat, progress bars and completion",
-    "fleet": "workers on other machines",
-    "gateway": "windlass serve",
+    "fleet": "workers on other machines, and several gateways",
+    "gateway": "windlass serve and the console",
+    "gguf": "any GGUF file on this machine",
+    "local": "the embedded model with its weights, 1.2 GB",
     "mcp": "MCP servers, as a client and as a server",
     "otel": "traces",
+    "all": "all of these except the weights of local",
 }
+"""What each extra gives."""
 SPARE_BYTES = 64 * 1024 * 1024
 
 
@@ -70,20 +75,44 @@ def all_checks() -> Iterator[Check]:
     yield Check("ok", "windlass", __version__)
     for extra in EXTRAS:
         yield _extra(extra)
+    yield from _embedded_extras()
+    yield _all_extras()
     for service in SERVICES:
         yield _provider(service.name, service_readiness(service))
-    yield _provider("aistudio", aistudio_readiness())
+    for plug_in in plug_in_names():
+        yield _provider(plug_in, plug_in_readiness(plug_in))
     yield from _embedded_model()
     yield from _configuration()
 
 
 def _extra(extra: str) -> Check:
-    name = f"windlass[{extra}]"
     missing = [module for module in EXTRAS[extra] if not is_installed(module)]
-    if not missing:
+    return _described(extra, f"{', '.join(missing)} not installed" if missing else None)
+
+
+def _described(extra: str, problem: str | None) -> Check:
+    name = f"windlass[{extra}]"
+    if problem is None:
         return Check("ok", name, f"installed, for {USES[extra]}")
-    detail = f"{', '.join(missing)} not installed; needed for {USES[extra]}"
+    detail = f"{problem}; needed for {USES[extra]}"
     return Check("missing", name, detail, f"pip install 'windlass[{extra}]'")
+
+
+def _embedded_extras() -> Iterator[Check]:
+    has_runtime = is_installed(RUNTIME_MODULE)
+    yield _described("gguf", None if has_runtime else f"{RUNTIME_MODULE} not installed")
+    try:
+        installed_pieces(QWEN)
+    except ConfigError:
+        yield _described("local", "weights not installed")
+    else:
+        yield _described("local", None if has_runtime else f"{RUNTIME_MODULE} not installed")
+
+
+def _all_extras() -> Check:
+    needed = [*((extra, EXTRAS[extra]) for extra in EXTRAS), ("gguf", (RUNTIME_MODULE,))]
+    missing = [extra for extra, modules in needed if not all(map(is_installed, modules))]
+    return _described("all", f"{', '.join(sorted(missing))} not installed" if missing else None)
 
 
 def _provider(name: str, ready: Readiness) -> Check:

@@ -81,7 +81,9 @@ def run(options: argparse.Namespace) -> int:
     found = _available_target()
     written = {
         options.folder / CONFIG_NAME: _config(found or FALLBACK),
-        options.folder / TOOLS_NAME: files("windlass.cli").joinpath("starter_tools.py").read_text(),
+        options.folder / TOOLS_NAME: files("windlass.cli")
+        .joinpath("starter_tools.py")
+        .read_text("utf-8"),
     }
     if not options.force and (existing := [str(path) for path in written if path.exists()]):
         exist = "exist" if len(existing) > 1 else "exists"

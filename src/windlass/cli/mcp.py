@@ -17,7 +17,6 @@ from windlass import __version__
 from windlass.cli.arguments import add_tools_option, port_number
 from windlass.cli.model_selection import find_tools
 from windlass.errors import ConfigError
-from windlass.gateway.app import App, create_app
 from windlass.gateway.config import GatewayConfig, KeyConfig, find_config, load_config
 from windlass.gateway.config.checks import is_loopback
 from windlass.gateway.config.environment import modules_in
@@ -28,6 +27,7 @@ from windlass.toolsets.mcp import missing_sdk
 from windlass.toolsets.registry import registry
 
 if TYPE_CHECKING:
+    from windlass.gateway.app import App
     from windlass.toolsets.mcp.serving.server import ToolServer
 
 
@@ -101,6 +101,7 @@ def run(options: argparse.Namespace) -> int:
         return _manage(options)
     try:
         from windlass.cli import mcp_server
+        from windlass.gateway.app import create_app
     except ModuleNotFoundError as error:
         raise missing_sdk(error) from error
     # With stdio, stdout carries the protocol: output of tool modules goes to stderr.
@@ -214,7 +215,7 @@ def _offered(files: list[str]) -> Callable[[], list[Tool]]:
     return tools
 
 
-async def _serve_stdio(server: "ToolServer", app: App | None) -> None:
+async def _serve_stdio(server: "ToolServer", app: "App | None") -> None:
     from mcp.server.stdio import stdio_server
 
     # stdio_server takes stdout first; after that, output of tools goes to stderr.

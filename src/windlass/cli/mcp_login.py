@@ -12,7 +12,7 @@ from mcp.shared.auth import AuthorizationCodeResult
 
 from windlass.errors import ConfigError
 from windlass.gateway.config import GatewayConfig, McpConfig, examine_config, find_config
-from windlass.gateway.config.problems import nearest
+from windlass.gateway.config.problems import nearest, raise_errors
 from windlass.gateway.config.tool_loading import LOGIN_REDIRECT, login_store, mcp_toolset
 from windlass.toolsets.mcp import mcp
 from windlass.toolsets.mcp.oauth import (
@@ -35,8 +35,7 @@ def configured_server(path: Path | None, name: str) -> tuple[GatewayConfig, McpC
     if path is None:
         raise ConfigError("there is no windlass.toml here: name one with --config")
     config, problems = examine_config(path, os.environ, servers=False)
-    if errors := [problem for problem in problems if problem.severity == "error"]:
-        raise ConfigError("\n".join(map(str, errors)))
+    raise_errors(problems)
     if name not in config.mcp:
         raise ConfigError(f"{path} has no [mcp.{name}]{nearest(name, config.mcp)}")
     return config, config.mcp[name]

@@ -25,10 +25,10 @@ from windlass.gateway.config import (
     find_config,
 )
 from windlass.gateway.config.environment import MODEL, TOOLS, modules_in
-from windlass.gateway.config.problems import nearest
+from windlass.gateway.config.problems import nearest, raise_errors
 from windlass.gateway.config.tool_loading import load_tools, named_tools
 from windlass.model import Model
-from windlass.models import PROVIDERS
+from windlass.models import provider_names
 from windlass.models.local.weights import OnProgress, WeightsProgress
 from windlass.runs.protocol import RunLog
 from windlass.tool import Tool
@@ -125,7 +125,8 @@ async def load_model(model: Model, *, quiet: bool = False) -> None:
 
 
 def _is_target(name: str) -> bool:
-    return name.partition("/")[0] in PROVIDERS and "/" in name
+    provider, slash, _ = name.partition("/")
+    return bool(slash) and provider in provider_names()
 
 
 def _named(target: str) -> ModelChoice:
@@ -188,8 +189,7 @@ def _configured_model(config: GatewayConfig, model: ModelConfig, because: str) -
 def _checked_config(path: Path | None) -> GatewayConfig:
     """The configuration without its warnings, which concern only a gateway."""
     config, problems = examine_config(path, os.environ)
-    if errors := [str(problem) for problem in problems if problem.severity == "error"]:
-        raise ConfigError("\n".join(errors))
+    raise_errors(problems)
     return config
 
 

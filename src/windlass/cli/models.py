@@ -12,14 +12,16 @@ from windlass.cli.output import own_stdout, table
 from windlass.cli.providers import (
     EMBEDDED,
     SERVICES,
-    aistudio_readiness,
     creation_problem,
     embedded_readiness,
+    plug_in_readiness,
+    plug_in_target,
     service_readiness,
 )
 from windlass.errors import ConfigError
 from windlass.gateway.config import examine_config, find_config
 from windlass.gateway.config.environment import MODEL
+from windlass.models import plug_in_names
 
 DESCRIPTION = """\
 Lists the models of windlass.toml and WINDLASS_MODEL, and every provider, with the reason if one is
@@ -33,7 +35,7 @@ examples:
 The star marks the default of `windlass run` and `windlass chat`. NAME/... is a provider: you can
 use any of its models, such as openai/gpt-5-mini. aistudio/ needs no key: it controls the page of
 Google AI Studio in a browser, after you have signed in once with `windlass aistudio login`;
-aistudio/default is the model that the page shows."""
+aistudio/default is the model that the page shows. Providers of other packages are listed, too."""
 
 
 class KnownModel(Struct, frozen=True):
@@ -83,8 +85,10 @@ def known_models() -> Iterator[KnownModel]:
         ready = service_readiness(service)
         name = f"{service.name}/..."
         yield KnownModel(name, service.target, ready.ready, ready.because, ready.remedy)
-    ready = aistudio_readiness()
-    yield KnownModel("aistudio/...", "aistudio/default", ready.ready, ready.because, ready.remedy)
+    for plug_in in plug_in_names():
+        ready = plug_in_readiness(plug_in)
+        target = plug_in_target(plug_in)
+        yield KnownModel(f"{plug_in}/...", target, ready.ready, ready.because, ready.remedy)
     for weights in EMBEDDED:
         ready = embedded_readiness(weights)
         name = f"local/{weights.name}"

@@ -2,18 +2,15 @@
 
 import ctypes
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from windlass.errors import ConfigError
-from windlass.models import Key, create_model
-from windlass.models.aistudio.config import BrowserConfig, browser_config
+from windlass.models import Key, Readiness, create_model, plug_in, plug_in_origin
 from windlass.models.local.weights import QWEN, SMOL, Weights, installed_pieces
 
 RUNTIME_MODULE = "xllamacpp"
@@ -36,16 +33,6 @@ class Service(Struct, frozen=True):
     @property
     def target(self) -> str:
         return f"{self.name}/{self.model}"
-
-
-class Readiness(Struct, frozen=True):
-    """Whether something is usable, the reason, and the command that makes it usable."""
-
-    ready: bool
-    because: str
-    remedy: str | None = None
-    wrong: bool = False
-    """Whether it is configured, but wrongly."""
 
 
 SERVICES = (
@@ -168,44 +155,21 @@ def _export(names: Sequence[str]) -> str:
     return f"export {' '.join(f'{name}=...' for name in names)}"
 
 
-PLAYWRIGHT_BROWSERS = {
-    "darwin": "Library/Caches/ms-playwright",
-    "win32": "AppData/Local/ms-playwright",
-}
-"""Where Playwright installs browsers on systems without ~/.cache."""
-
-
-def aistudio_readiness() -> Readiness:
-    """Checks for Playwright, a browser, and a profile. The page is not opened."""
-    if not is_installed("playwright"):
-        return Readiness(False, "playwright is not installed", "pip install 'windlass[aistudio]'")
+def plug_in_readiness(name: str) -> Readiness:
+    """Whether a provider of another package is usable here."""
     try:
-        config = browser_config(os.environ)
+        provider = plug_in(name)
     except ConfigError as error:
-        named = re.search(r"WINDLASS_AISTUDIO_\w+", str(error))
-        remedy = f"export {named[0]}=..." if named else None
-        return Readiness(False, str(error), remedy, wrong=True)
-    if config.program is None and not _has_playwright_browser():
-        return Readiness(
-            False, "Chrome or Chromium is not installed", "playwright install chromium"
-        )
-    if not _is_used(config.profile):
-        return Readiness(False, "not signed in yet", "windlass aistudio login")
-    return Readiness(True, f"AI Studio's page in {_browser(config)}, profile {config.profile}")
+        return Readiness(False, str(error), wrong=True)
+    if provider is None or provider.readiness is None:
+        return Readiness(True, f"installed by {plug_in_origin(name)}")
+    return provider.readiness()
 
 
-def _browser(config: BrowserConfig) -> str:
-    return "Playwright's own browser" if config.program is None else config.program.name
-
-
-def _has_playwright_browser() -> bool:
-    given = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
-    folder = Path.home() / PLAYWRIGHT_BROWSERS.get(sys.platform, ".cache/ms-playwright")
-    return any((Path(given) if given else folder).glob("chromium-*"))
-
-
-def _is_used(profile: Path) -> bool:
+def plug_in_target(name: str) -> str:
+    """An example of a model of this plug-in."""
     try:
-        return any(profile.iterdir())
-    except OSError:
-        return False
+        provider = plug_in(name)
+    except ConfigError:
+        provider = None
+    return f"{name}/{provider.default_model if provider else 'default'}"

@@ -36,7 +36,7 @@ from windlass.loop.executor import ToolExecutor, outside_a_run
 from windlass.loop.loop import Loop, RunPlan
 from windlass.loop.output import OutputValidator
 from windlass.loop.round import answers_to
-from windlass.model import Model
+from windlass.model import CachingModel, Model
 from windlass.models import Key, Retry, create_model
 from windlass.reply import Calls, Reply
 from windlass.runs.active_runs import RunStore
@@ -119,6 +119,13 @@ class AsyncClient:
     def log(self) -> RunLog | None:
         """The log of its runs; None if they are only in memory."""
         return self._service.log
+
+    async def clear_cache(self) -> int:
+        """Clears the model's cache of function declarations; returns how many entries it had.
+
+        Only models of the AI Studio page have such a cache. It is 0 for all others.
+        """
+        return self.model.clear_cache() if isinstance(self.model, CachingModel) else 0
 
     async def aclose(self) -> None:
         """Stops the active runs and streams, and closes the log and the connections.

@@ -35,12 +35,15 @@ class RunOptions(TypedDict, total=False):
     """The options of `generate`, `stream`, `start` and `chat`, and their defaults in a client."""
 
     system: str | None
+    """The system message."""
     mode: Mode | None
+    """`auto`, `native` or `emulated`; None means the environment's."""
     max_rounds: int
     on_limit: OnLimit
     max_tokens_total: int | None
     max_cost: Number | None
     prices: Prices | None
+    """The prices of models, as a table or a file."""
     execute_tools: bool
     tool_choice: ToolChoice | str | dict[str, Any]
     parallel_tool_calls: bool | None
@@ -49,6 +52,7 @@ class RunOptions(TypedDict, total=False):
     tool_timeout: float | None
     approval_timeout: float
     approve: ApprovalHook | None
+    """Decides about calls of tools with `approve=True`."""
     max_result_chars: int
     max_repeats: int
     on_interrupt: OnInterrupt
@@ -69,23 +73,36 @@ class RunOptions(TypedDict, total=False):
     response_strict: bool | None
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] | None
     extra: dict[str, Any]
+    """Further fields of the request to the model, unchanged."""
     output_method: OutputMethod
+    """How the model is asked for a value of the type `output`; `auto` chooses."""
     output_retries: int
+    """How often an invalid value goes back to the model."""
 
 
 class ClientOptions(RunOptions, total=False):
     """The options of a client: its connection, its limits, and the defaults of its runs."""
 
     tools: Iterable[Any]
+    """The tools of every run."""
     base_url: str | None
+    """The address of the model's service."""
     api_key: Key | None
+    """The key, or a function that returns it; None means the provider's usual variable."""
     headers: Mapping[str, str] | None
+    """Headers for every request to the model's service."""
     retry: Retry | None
+    """When and how often failed requests are repeated."""
     executor: ToolExecutor | None
+    """Runs the tools instead of the default executor."""
     registry: ToolRegistry | None
+    """Resolves names and declarations of tools; None means `windlass.registry`."""
     log: RunLog | str | os.PathLike[str] | None
+    """Stores runs and chats: a file, or any `RunLog`. None means in memory."""
     max_running: int
+    """How many runs may be active at the same time."""
     keep_finished: float
+    """For how many seconds ended runs stay in memory."""
 
 
 _POLICY = frozenset(Policy.__struct_fields__) - {"price"}

@@ -54,6 +54,13 @@ class Client:
         """Stops the active runs and closes the log and the connections."""
         portal().run(self._client.aclose())
 
+    def clear_cache(self) -> int:
+        """Clears the model's cache of function declarations; returns how many entries it had.
+
+        Only models of the AI Studio page have such a cache. It is 0 for all others.
+        """
+        return portal().run(self._client.clear_cache())
+
     @property
     def model(self) -> Model:
         return self._client.model

@@ -35,6 +35,7 @@ from windlass.gateway.http.errors import (
 from windlass.gateway.http.keys import presented_key
 from windlass.gateway.observe.access_log import AccessRecord
 from windlass.gateway.observe.privacy import hide_content
+from windlass.gateway.processes.member import Member
 from windlass.gateway.routes import completions, conversations, gemini, messages, responses
 from windlass.gateway.routes.chats import ChatRoutes
 from windlass.gateway.routes.console import Console
@@ -78,13 +79,15 @@ def create_app(
     tools: Iterable[Any] | None = None,
     executor: ToolExecutor | None = None,
     wires: Iterable[Wire] = (),
+    member: Member | None = None,
 ) -> "App":
     """Creates the gateway's ASGI app. `models`, `tools` and `executor` replace the config's.
 
-    `wires` are protocols that the gateway serves besides its own. Raises `ConfigError` if the
-    configuration cannot work.
+    `wires` are protocols that the gateway serves besides its own. `member` is the place of this
+    process among several. Raises `ConfigError` if the configuration cannot work.
     """
-    return App(Gateway(config, models=models, tools=tools, executor=executor), wires)
+    gateway = Gateway(config, models=models, tools=tools, executor=executor, member=member)
+    return App(gateway, wires)
 
 
 class App:
@@ -171,7 +174,7 @@ class App:
             self._admit(scope, exchange)
             if not is_socket_path(scope):
                 raise Refused(_not_found(scope["path"]))
-            if self.gateway.draining:
+            if self.gateway.refuses_runs:
                 raise Refused(SHUTTING_DOWN)
         except Refused as error:
             exchange.status = error.problem.status
@@ -215,7 +218,7 @@ class App:
             self.gateway.metrics.refused("foreign_origin")
             message = "Web pages of other origins may not use a gateway without keys."
             raise Refused(Problem(403, message, "foreign_origin"))
-        if self.gateway.draining and scope["method"] == "POST" and not _controls_run(path):
+        if self.gateway.refuses_runs and scope["method"] == "POST" and not _controls_run(path):
             raise Refused(SHUTTING_DOWN)
 
     def _is_public(self, scope: Scope) -> bool:
@@ -270,6 +273,7 @@ def _guarded_routes(gateway: Gateway, info: InfoRoutes) -> list[Route]:
     runs, chats, tools = RunRoutes(gateway), ChatRoutes(gateway), ToolRoutes(gateway)
     return [
         Route("/v1/models", info.models),
+        Route("/v1/models/{name:path}/cache", info.clear_cache, methods=["DELETE"]),
         Route("/v1/models/{name:path}", info.model),
         Route("/v1/runs", runs.start_or_list, methods=["GET", "POST"]),
         Route("/v1/runs/{run_id}", runs.show_or_delete, methods=["GET", "DELETE"]),

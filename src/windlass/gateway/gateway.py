@@ -32,6 +32,7 @@ from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.observe.access_log import AccessLog
 from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.observe.tracing import Tracing, tracing_from
+from windlass.gateway.processes.member import Member, SharedPlaces
 from windlass.gateway.runs.chats import Chats
 from windlass.gateway.runs.direct_call import planned_call
 from windlass.gateway.runs.finished import FinishedRun
@@ -88,9 +89,14 @@ class Gateway:
         tracing: Tracing | None = None,
         log: RunLog | None = None,
         environ: Mapping[str, str] = os.environ,
+        member: Member | None = None,
     ) -> None:
-        """Raises `ConfigError` for an invalid configuration."""
+        """`member` connects it to the other processes of this gateway, which share its limits.
+
+        Raises `ConfigError` for an invalid configuration.
+        """
         self.config = config
+        self.member = member
         self.limits = RequestLimits(
             max_json_depth=config.limits.max_json_depth,
             max_messages=config.limits.max_messages,
@@ -106,11 +112,14 @@ class Gateway:
             max_finished_bytes=config.limits.max_kept_bytes,
             size_of=lambda run: run.size,
         )
-        run_log = log or configured_log(config)
+        temporary = member is not None and member.runs == config.runs.path
+        run_log = log or configured_log(config, temporary=temporary)
         self.service = RunService(self.runs, control_of(run_log))
         self.chats = None if run_log is None else Chats(run_log)
         self._opened = False
         self.draining = False
+        self.handing_over = False
+        """Whether new processes serve new connections, while this one finishes its own."""
         self.drained = False
         """Whether all runs have ended or were cancelled after `draining`."""
         self.on_drained = asyncio.Event()
@@ -129,7 +138,8 @@ class Gateway:
         self.manual_calls = ManualCalls(self.metrics, executor)
         self.summaries = Summaries()
         self._counter = self._limit_counter()
-        self.admission = Admission(config.limits, self.metrics.refused, self._counter)
+        places = None if member is None else SharedPlaces(member)
+        self.admission = Admission(config.limits, self.metrics.refused, self._counter, places)
         self.budgets = KeyBudgets(self._spending_store(), self.metrics.refused)
         self.access_log = AccessLog() if config.server.access_log else None
         content = config.server.log_content
@@ -182,7 +192,7 @@ class Gateway:
         if budget is not None:
             plan = replace(plan, shared_budget=budget)
         entered.callback(await self.admission.enter(exchange.key, served.config, leaves))
-        if self.draining:  # the shutdown began while the run waited
+        if self.refuses_runs:  # the shutdown began while the run waited
             raise Refused(SHUTTING_DOWN)
         record, events = self.service.begin(
             plan,
@@ -305,17 +315,29 @@ class Gateway:
         """
         if not self._opened:
             self._opened = True
+            if self.member is not None:
+                await self.member.open()
             await self.sessions.start()
             await self.service.open()
 
+    @property
+    def refuses_runs(self) -> bool:
+        return self.draining and not self.handing_over
+
     async def drain(self, seconds: float) -> None:
-        """Refuses new runs, waits up to `seconds` for active ones, and cancels the rest."""
+        """Refuses new runs, waits up to `seconds` for active ones, and cancels the rest.
+
+        If it is `handing_over`, it waits without a limit for the runs that have a client, also for
+        those that start on connections of this process.
+        """
         self.draining = True
         runs = [run.task for run in self.runs.running() if not run.task.done()]
         running = [*runs, *self.manual_calls.active]
         if running:
             log.info("Waiting for runs to end", extra={"runs": len(running)})
             await asyncio.wait(running, timeout=seconds)
+        while self.handing_over and (attached := self._attached()):
+            await asyncio.wait(attached)
         left = [run for run in self.runs.running() if not run.task.done()]
         await asyncio.gather(*(run.cancel(SHUTTING_DOWN) for run in left))
         self.manual_calls.cancel()
@@ -328,8 +350,14 @@ class Gateway:
         if self.service.control is not None:
             self.service.control.close()
 
+    def _attached(self) -> list[asyncio.Task[None]]:
+        """The active runs whose client waits for the answer."""
+        running = self.runs.running()
+        return [run.task for run in running if not run.background and not run.task.done()]
+
     async def aclose(self) -> None:
         """Cancels active runs and closes all connections."""
+        self.handing_over = False
         await self.drain(0)
         if self._expiry is not None:
             self._expiry.cancel()
@@ -342,24 +370,27 @@ class Gateway:
         await self.budgets.aclose()
         await self._counter.aclose()
         await self.service.aclose()
+        if self.member is not None:
+            await self.member.aclose()
 
     def _finished(self, run: GatewayRun) -> GatewayRun | FinishedRun:
         """The compact form of a done run; the run itself if its log was closed before its end."""
         if run.log.closed or not run.log.ended:
             return run
-        return FinishedRun(run, self.service.log if run.stored else None)
+        is_stored = run.stored and not run.log.relaxed  # a relaxed log may lack its last events
+        return FinishedRun(run, self.service.log if is_stored else None)
 
     def _limit_counter(self) -> LimitCounter:
         runs = self.config.runs
         if self.service.log is None or not runs.nats:
-            return LocalCounter()
+            return self.member or LocalCounter()
         from windlass.gateway.limits.fleet import fleet_counter
 
         return fleet_counter(runs, self.service.log)
 
     def _spending_store(self) -> SpendingStore:
         """Where the spending of keys is stored: with the runs."""
-        if not isinstance(self._counter, LocalCounter):
+        if not isinstance(self._counter, LocalCounter | Member):
             return cast("FleetCounter", self._counter)
         log = self.service.log
         return FileSpending(log) if isinstance(log, SharedCounters) else MemorySpending()

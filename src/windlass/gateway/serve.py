@@ -12,9 +12,9 @@ from typing import cast
 
 import uvicorn
 
-from windlass.errors import ConfigError
 from windlass.gateway.app import App
 from windlass.gateway.config import GatewayConfig
+from windlass.gateway.http.listener import address_of, bound_socket
 from windlass.gateway.http.protocol import BoundedProtocol, Connections, CountedSocket
 
 log = logging.getLogger("windlass.gateway")
@@ -36,13 +36,14 @@ class GatewayServer(uvicorn.Server):
 
     def __init__(self, app: App) -> None:
         server, limits = app.gateway.config.server, app.gateway.config.limits
+        connections = _connections(app)
         super().__init__(
             uvicorn.Config(
                 app,
                 host=server.host,
                 port=server.port,
-                loop="uvloop",
-                http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, _connections(app))),
+                loop="auto",  # uvloop where it is installed; Windows has none
+                http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, connections)),
                 ws=CountedSocket,
                 ws_max_size=limits.max_body_bytes,
                 ws_per_message_deflate=False,
@@ -56,6 +57,7 @@ class GatewayServer(uvicorn.Server):
             )
         )
         self.gateway = app.gateway
+        self._connections = connections
         self.on_listening: Callable[[], None] = lambda: None
         """Called when the server accepts requests."""
 
@@ -67,7 +69,20 @@ class GatewayServer(uvicorn.Server):
             await self.gateway.aclose()
             raise
         await super().startup(sockets)
+        member = self.gateway.member
+        if member is not None:
+            member.on_drain, member.on_lost = self.hand_over, self._exit
+            member.ready()
         self.on_listening()
+
+    def hand_over(self) -> None:
+        """Stops accepting connections, finishes the requests of the open ones, and exits."""
+        self.gateway.handing_over = self._connections.handing_over = True
+        self.config.timeout_graceful_shutdown = None
+        self._exit()
+
+    def _exit(self) -> None:
+        self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Makes the process exit with 0 after SIGTERM; uvicorn would raise the signal again."""
@@ -91,7 +106,8 @@ def serve(app: App, started: Callable[[str], None]) -> None:
     Raises `ConfigError` if the address is in use or the NATS server cannot be reached.
     """
     server = GatewayServer(app)
-    listener = _listener(server.config)
+    member, config = app.gateway.member, app.gateway.config.server
+    listener = bound_socket(config.host, config.port) if member is None else member.listener
     # Loaded modules stay for the life of the process: the collector can skip them.
     gc.collect()
     gc.freeze()
@@ -130,19 +146,3 @@ def _max_descriptors() -> int:
         return 2 * CONNECTIONS_PER_ADDRESS
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2 * CONNECTIONS_PER_ADDRESS if limit == resource.RLIM_INFINITY else limit
-
-
-def address_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _listener(config: uvicorn.Config) -> socket.socket:
-    """Binds the socket. Raises `ConfigError` if the port is in use."""
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    try:
-        return socket.create_server((config.host, config.port), family=family, backlog=2048)
-    except OSError as error:
-        # `create_server` adds the address to its message.
-        reason = (error.strerror or str(error)).partition(" (while")[0]
-        raise ConfigError(f"cannot listen on {config.host}:{config.port}: {reason}") from None

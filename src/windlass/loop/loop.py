@@ -4,6 +4,7 @@ Blocking, streaming, sync and async calls all run this coroutine, which emits ev
 """
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from windlass.content import Declaration, FunctionCall, Message, Usage
 from windlass.errors import BudgetExceeded, ModelError, OutputInvalid, RoundLimitExceeded
 from windlass.events import (
     BudgetName,
+    ModelEvent,
     OutputRejected,
     Phase,
     RoundRestarted,
@@ -67,8 +69,9 @@ from windlass.loop.policy import (
 from windlass.loop.round import Round
 from windlass.loop.transcript import Transcript
 from windlass.loop.turn import Turn, TurnBuilder, UniqueIds
-from windlass.model import Model, ModelRequest, Settings
+from windlass.model import Model, ModelRequest, Settings, batch_reader
 from windlass.output.spec import Accepted
+from windlass.pricing import Price
 from windlass.reply import NOT_BEGUN, Reply, ToolAnswer
 from windlass.tool import Tool
 
@@ -136,9 +139,12 @@ class Loop:
         emit: Callable[[RunEvent], None],
         settled: Callable[[], Awaitable[None]] | None = None,
         history: History | None = None,
+        emit_all: Callable[[Sequence[RunEvent]], None] | None = None,
     ) -> None:
+        """`emit_all` emits several events at once; without it, they are emitted one by one."""
         self.plan = plan
         self.emit = emit
+        self._emit_all = emit_all or functools.partial(_one_by_one, emit)
         self._settled = settled
         self._history = history or NO_HISTORY
         self._ids = UniqueIds(self._history.call_ids)
@@ -435,29 +441,35 @@ class Loop:
         may_run = policy.execute_tools and not terms.is_last
         may_run = may_run and self._rounds_run < policy.max_rounds and not self._may_refuse()
         price = policy.price
-        builder, emit, steps = TurnBuilder(), self.emit, 0
+        builder, steps = TurnBuilder(), 0
         self._ids.begin_turn()
         try:
             async with model.stream(request) as events:
-                async for event in events:
-                    if type(event) is ToolCallStarted or type(event) is ToolCallEnded:
-                        event = self._ids.with_unique_id(event)
-                    elif price is not None and type(event) is TurnEnded:
-                        event = replace(event, usage=price.priced(event.usage))
-                    size = size_of(event)
-                    if size <= LONGEST_DELTA:
-                        emit(event)
-                    else:
-                        for piece in in_short_pieces(event):
-                            emit(piece)
+                read = batch_reader(events)
+                while batch := await read():
+                    ready: list[ModelEvent] = []
+                    for event in batch:
+                        kind = type(event)
+                        if kind is not TextDelta:
+                            event = self._checked_event(event, price)
+                        size = size_of(event)
+                        if size > LONGEST_DELTA:
+                            self._emit_all(ready)
+                            ready = []
+                            await self._emit_long(event)
+                        else:
+                            ready.append(event)
+                        builder.add(event)
+                        steps += 1 + size // CHARACTERS_PER_STEP
+                        if steps > STEPS_AT_ONCE:
+                            self._emit_all(ready)
+                            steps, ready = 0, []
                             await asyncio.sleep(0)
-                    builder.add(event)
-                    steps += 1 + size // CHARACTERS_PER_STEP
-                    if steps > STEPS_AT_ONCE:
-                        steps = 0
-                        await asyncio.sleep(0)
-                    if may_run and type(event) is ToolCallEnded:
-                        calls.offer(event.call)
+                        if may_run and type(event) is ToolCallEnded:
+                            self._emit_all(ready)
+                            ready = []
+                            calls.offer(event.call)
+                    self._emit_all(ready)
             turn = builder.turn()
         except BaseException as error:
             # Text that arrived before the failure stays readable. Incomplete calls are left out.
@@ -472,6 +484,20 @@ class Loop:
         if not turn.usage.all_tokens and self._has_budget:
             log.warning("The model reported no tokens, so budgets do not count this round")
         return turn
+
+    def _checked_event(self, event: ModelEvent, price: Price | None) -> ModelEvent:
+        """The event with a call id that is unique in the run, or with the cost of its turn."""
+        if type(event) is ToolCallStarted or type(event) is ToolCallEnded:
+            return self._ids.with_unique_id(event)
+        if price is not None and type(event) is TurnEnded:
+            return replace(event, usage=price.priced(event.usage))
+        return event
+
+    async def _emit_long(self, event: ModelEvent) -> None:
+        """Emits a long delta in pieces, with a pause after each."""
+        for piece in in_short_pieces(event):
+            self.emit(piece)
+            await asyncio.sleep(0)
 
     def _may_refuse(self) -> bool:
         """Whether the end of a turn may refuse its calls, so that none may start before it."""
@@ -616,6 +642,11 @@ class Loop:
             log.info(
                 "Tool call parsed", extra={"tool": call.name, "tool_call_id": call.id, **shown}
             )
+
+
+def _one_by_one(emit: Callable[[RunEvent], None], events: Sequence[RunEvent]) -> None:
+    for event in events:
+        emit(event)
 
 
 def _spent(usage: Usage) -> dict[str, Any]:

@@ -12,19 +12,20 @@ E = TypeVar("E", bound=RunEvent)
 
 LONGEST_DELTA = 2**16
 """Maximum characters of one stream event: each reader encodes an event in one call."""
-STEPS_AT_ONCE = 64
+STEPS_AT_ONCE = 256
 """Events that are handled without a pause."""
 ITEMS_AT_ONCE = 256
 """Calls or answers that are handled without a pause."""
-CHARACTERS_PER_STEP = 2**12
+CHARACTERS_PER_STEP = 2**10
 """Characters that take about as long as one event."""
 
 
 def size_of(event: RunEvent) -> int:
     """Characters of a text delta; 0 for other events."""
-    if isinstance(event, TextDelta | ThoughtDelta):
+    # Compares types, which is several times faster than `isinstance` with a union.
+    if type(event) is TextDelta or type(event) is ThoughtDelta:
         return len(event.text)
-    return len(event.json) if isinstance(event, ToolCallDelta) else 0
+    return len(event.json) if type(event) is ToolCallDelta else 0
 
 
 def in_slices(events: Sequence[E]) -> Iterator[Sequence[E]]:

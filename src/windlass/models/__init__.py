@@ -1,29 +1,44 @@
 """Language models by name: `create_model("provider/model")`.
 
-Importing this package imports no HTTP library: a provider's module is imported at first use.
+Importing this package imports no HTTP library: a provider's module is imported at first use. Other
+packages can add providers, see `provider`.
 """
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.model import Model
 from windlass.models.keys import Key
+from windlass.models.provider import (
+    GROUP,
+    PROVIDERS,
+    Provider,
+    Readiness,
+    factory,
+    plug_in,
+    plug_in_names,
+    plug_in_origin,
+    provider_names,
+)
 from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts
 
-__all__ = ["PROVIDERS", "WIRES", "Key", "Retry", "Timeouts", "create_model"]
-
-PROVIDERS: dict[str, tuple[str, str]] = {
-    "aistudio": ("windlass.models.aistudio.model", "AIStudioModel"),
-    "anthropic": ("windlass.models.anthropic", "AnthropicModel"),
-    "openai": ("windlass.models.openai", "OpenAIModel"),
-    "gemini": ("windlass.models.gemini", "GeminiModel"),
-    "local": ("windlass.models.local.model", "LocalModel"),
-    "responses": ("windlass.models.responses", "ResponsesModel"),
-    "vertex": ("windlass.models.gemini", "VertexModel"),
-}
-"""The providers: the module and the class of each."""
+__all__ = [
+    "GROUP",
+    "PROVIDERS",
+    "WIRES",
+    "Key",
+    "Provider",
+    "Readiness",
+    "Retry",
+    "Timeouts",
+    "create_model",
+    "plug_in",
+    "plug_in_names",
+    "plug_in_origin",
+    "provider_names",
+    "wire_of",
+]
 
 WIRES: dict[str, str] = {
     "anthropic": "messages",
@@ -32,7 +47,15 @@ WIRES: dict[str, str] = {
     "responses": "responses",
     "vertex": "gemini",
 }
-"""The wire of each provider that has one."""
+"""The wire of each provider of Windlass that has one."""
+
+
+def wire_of(provider: str) -> str:
+    """The wire of a provider; empty if it has none."""
+    if provider in PROVIDERS:
+        return WIRES.get(provider, "")
+    found = plug_in(provider)
+    return found.wire if found else ""
 
 
 def create_model(
@@ -54,11 +77,10 @@ def create_model(
             f"a model name must be provider/model, such as 'openai/gpt-5-mini' or"
             f" 'gemini/gemini-2.5-flash', not {name!r}"
         )
-    if provider not in PROVIDERS:
-        known = ", ".join(sorted(PROVIDERS))
+    make = factory(provider)
+    if make is None:
+        known = ", ".join(provider_names())
         raise ConfigError(f"unknown provider {provider!r} in {name!r}; supported: {known}")
-    module, attribute = PROVIDERS[provider]
-    make = cast("Callable[..., Model]", getattr(import_module(module), attribute))
     options: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "headers": headers}
     timeouts = timeout if isinstance(timeout, Timeouts) else Timeouts(read=timeout)
     return make(model, **options, retry=retry, timeouts=timeouts)

@@ -19,7 +19,7 @@ from windlass.events import (
     TurnEnded,
 )
 from windlass.loop.turn import TurnBuilder
-from windlass.model import ModelRequest
+from windlass.model import EventBatches, ModelRequest
 from windlass.models.http import Http
 from windlass.models.http_model import HttpExchange, HttpModel, OutputCeiling, ServiceOptions
 from windlass.models.keys import Auth, Key, has_auth, key_from
@@ -72,7 +72,7 @@ class AnthropicModel(HttpModel):
         hosted = request.extra or any(isinstance(tool, ProviderTool) for tool in request.tools)
         return aclosing(self._continued(request) if hosted else self._turn(request))
 
-    def _turn(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    def _turn(self, request: ModelRequest) -> EventBatches:
         exchange = _MessagesExchange(request, self._url, self._http, self._ceiling, self._encoder)
         betas = as_list(request.extra.get(BETAS))
         headers = {"anthropic-beta": ",".join(map(str, betas))} if betas else None

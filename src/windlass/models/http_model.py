@@ -1,6 +1,6 @@
 """What all models over HTTP share: a name, a connection, retries, and the limit of an answer."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypedDict
 
@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from yarl import URL
 
 from windlass.errors import ModelError
-from windlass.events import ModelEvent
-from windlass.model import ModelRequest
+from windlass.model import EventBatches, ModelRequest
 from windlass.models.http import Http
 from windlass.models.keys import Auth, Key
 from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts, Waiting
@@ -54,7 +53,7 @@ class HttpModel:
 
     def _events(
         self, exchange: WireExchange, headers: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[ModelEvent, None]:
+    ) -> EventBatches:
         """The events of one turn."""
         return turn_events(self._http, exchange, self._waiting(), headers)
 

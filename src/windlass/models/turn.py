@@ -10,6 +10,8 @@ from windlass.content import Usage
 from windlass.errors import ModelError, clear_frames
 from windlass.events import ModelEvent, TurnEnded
 from windlass.jsontext import LARGE, by_size, offloaded
+from windlass.model import EventBatches
+from windlass.models.arrived import read_arrived
 from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
 from windlass.models.retry import Waiting
 from windlass.wires.sse import SseDecoder
@@ -67,18 +69,24 @@ class WireExchange(Protocol):
         ...
 
 
-async def turn_events(
+def turn_events(
     http: Http,
     exchange: WireExchange,
     waiting: Waiting,
     headers: Mapping[str, str] | None = None,
-) -> AsyncGenerator[ModelEvent, None]:
+) -> EventBatches:
     """The events of one turn. A failed attempt is retried only if it yielded no event.
 
     `headers` are sent with this turn's requests only. The usage of failed attempts is added to that
     of the turn, or of the error that ends it.
-    One flat generator, because it runs once per token.
     """
+    return EventBatches(_batches(http, exchange, waiting, headers))
+
+
+async def _batches(
+    http: Http, exchange: WireExchange, waiting: Waiting, headers: Mapping[str, str] | None
+) -> AsyncGenerator[list[ModelEvent], None]:
+    """The events of each read, together. One flat generator, because it runs for every read."""
     wasted, malformed = _NO_USAGE, False
     while True:
         yielded = complete = False
@@ -90,12 +98,24 @@ async def turn_events(
                 decoder = exchange.decoder()
                 source = _Payloads(response, decoder)
                 while (payloads := await source.payloads()) is not None:
+                    batch: list[ModelEvent] = []
                     for payload in payloads:
-                        is_large = len(payload) > LARGE
-                        found = await offloaded(source.feed, payload) if is_large else None
-                        for event in source.feed(payload) if found is None else found:
+                        if len(payload) <= LARGE:
+                            try:
+                                batch += source.feed(payload)
+                            except ModelError:
+                                if batch:  # what came before the error is part of the turn
+                                    yielded = True
+                                    yield batch
+                                raise
+                            continue
+                        if batch:
                             yielded = True
-                            yield event
+                            yield batch
+                        batch = await offloaded(source.feed, payload)
+                    if batch:
+                        yielded = True
+                        yield batch
                 events = decoder.finish()
                 complete = True
                 end = events[-1]
@@ -106,9 +126,8 @@ async def turn_events(
                     continue
                 if wasted is not _NO_USAGE:
                     events[-1] = msgspec.structs.replace(end, usage=wasted + end.usage)
-                for event in events:
-                    yielded = True
-                    yield event
+                yielded = True
+                yield events
                 return
             finally:
                 await http.release(response, complete=complete)
@@ -142,7 +161,7 @@ class _Payloads:
         try:
             if sse is None:
                 return await self._first()
-            chunk = await self._response.content.readany()
+            chunk = await read_arrived(self._response.content)
         except TRANSPORT_ERRORS as error:
             # After the end of the turn, a lost connection is harmless.
             clear_frames(error)
@@ -160,7 +179,7 @@ class _Payloads:
         label = self._response.headers.get("Content-Type", "").lower()
         first = b""
         if not label.startswith("text/event-stream"):
-            first = await self._response.content.readany()
+            first = await read_arrived(self._response.content)
             if "json" in label or first.lstrip()[:1] in (b"{", b"[", b"<"):
                 self._over = True
                 self.feed = self._decoder.feed_body

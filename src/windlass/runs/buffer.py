@@ -58,12 +58,14 @@ class EventBuffer(Sequence[RunEvent]):
         self._loose: list[RunEvent] = []
         self._unpacked: tuple[int, Sequence[RunEvent]] = (-1, ())
         """The block that was unpacked last: readers usually read in order."""
-        for event in events:
-            self.append(event)
+        self.extend(events)
 
     def append(self, event: RunEvent) -> None:
-        self._loose.append(event)
-        if len(self._loose) >= 2 * LOOSE:
+        self.extend((event,))
+
+    def extend(self, events: Iterable[RunEvent]) -> None:
+        self._loose += events
+        while len(self._loose) >= 2 * LOOSE:
             for start in range(0, LOOSE, BLOCK):
                 self._blocks.append(_packed(self._loose[start : start + BLOCK]))
             del self._loose[:LOOSE]

@@ -57,6 +57,8 @@ class MemoryLog:
         self._waiters: list[asyncio.Future[None]] = []
         self._listeners: list[_Listener] = []
         self.ended = bool(self._events) and self._events[-1].done
+        self.relaxed = False
+        """Whether events are published before they are stored."""
         self.closed = False
         """Whether the log was closed before the run ended: it was detached, or the log failed."""
         self.failure: WindlassError | None = None
@@ -87,10 +89,18 @@ class MemoryLog:
 
     def append(self, event: RunEvent) -> None:
         """Numbers the event and sends it to the readers. Ignores events after the last one."""
-        if self.ended or self.closed:
+        self.extend((event,))
+
+    def extend(self, events: Sequence[RunEvent]) -> None:
+        """Appends events that came together, so that they have the same time."""
+        if not events or self.ended or self.closed:
             return
-        self.ended = event.done
-        self._publish(replace(event, seq=len(self._events) + 1, time=self._now()))
+        self.ended = events[-1].done
+        now, first = self._now(), len(self._events) + 1
+        numbers = range(first, first + len(events))
+        self._publish(
+            [replace(event, seq=n, time=now) for n, event in zip(numbers, events, strict=True)]
+        )
 
     def listen(
         self,
@@ -147,13 +157,14 @@ class MemoryLog:
         if entry in self._listeners:
             self._listeners.remove(entry)
 
-    def _publish(self, event: RunEvent) -> None:
-        self._events.append(event)
-        kind = type(event)
-        for listener, kinds, _ in self._listeners:
-            if kinds is None or kind in kinds:
-                listener(event)
-        if event.done:
+    def _publish(self, events: Sequence[RunEvent]) -> None:
+        self._events.extend(events)
+        for event in events if self._listeners else ():
+            kind = type(event)
+            for listener, kinds, _ in self._listeners:
+                if kinds is None or kind in kinds:
+                    listener(event)
+        if events[-1].done:
             self._listeners.clear()
         self._wake()
 

@@ -87,6 +87,9 @@ class StoredLog(MemoryLog):
 
     So no reader has ever seen an event number that a crash can lose.
     Text deltas are written together, at most every 50 ms.
+
+    A `relaxed` log is for a run that no process can resume. It publishes events at once, and
+    writes all of them together, every 50 ms, at the same moment as all other relaxed logs.
     """
 
     def __init__(
@@ -99,10 +102,12 @@ class StoredLog(MemoryLog):
         after: int = 0,
         clock: Callable[[], float] | None = None,
         on_end: Callable[[str], None] = lambda _: None,
+        relaxed: bool = False,
     ) -> None:
         """A new run has a `record`. A resumed run has its `events` instead, or the last event
         number in `after` if the events are unreadable."""
         super().__init__(events, clock)
+        self.relaxed = relaxed
         self._run_id, self._writer, self._record = run_id, writer, record
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
@@ -116,20 +121,27 @@ class StoredLog(MemoryLog):
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
-    def settled(self) -> Callable[[], Awaitable[None]]:
-        return self._settle
+    def settled(self) -> Callable[[], Awaitable[None]] | None:
+        return None if self.relaxed else self._settle
 
     @property
     def numbered(self) -> int:
         return self._last
 
-    def append(self, event: RunEvent) -> None:
-        if self.ended or self.closed:
+    def extend(self, events: Sequence[RunEvent]) -> None:
+        if not events or self.ended or self.closed:
             return
-        self._last += 1
-        self._pending.append(replace(event, seq=self._last, time=self._now()))
-        self.ended = event.done
-        if type(event) not in CAN_WAIT:
+        now, first = self._now(), len(self._pending)
+        for event in events:
+            self._last += 1
+            self._pending.append(replace(event, seq=self._last, time=now))
+        self.ended = events[-1].done
+        if self.relaxed:
+            if self._alarm is None:
+                ticks = self._loop.time() // COALESCE_SECONDS + 1
+                self._alarm = self._loop.call_at(ticks * COALESCE_SECONDS, self._write)
+            self._publish(self._pending[first:])
+        elif any(type(event) not in CAN_WAIT for event in events):
             self._hurry()
         elif self._alarm is None:
             due = self._written_at + COALESCE_SECONDS
@@ -227,8 +239,8 @@ class StoredLog(MemoryLog):
         self._release()
         if batch.reason is not None:
             self._on_end(self._run_id)
-        for event in batch.events:
-            self._publish(event)
+        if not self.relaxed:
+            self._publish(batch.events)
 
     def _release(self) -> None:
         """Wakes the waiters whose events are stored, or never will be."""

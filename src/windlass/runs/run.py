@@ -37,7 +37,9 @@ class AsyncRun(Generic[OutputT]):
         self.log = log or MemoryLog()
         self.log.on_order, self.log.on_failure = self._handle_order, self._give_up
         self.log.in_use = True
-        self._loop = Loop(plan, self.log.append, self.log.settled, history)
+        self._loop = Loop(
+            plan, self.log.append, self.log.settled, history, emit_all=self.log.extend
+        )
         self._reply: Reply[OutputT] | None = None
         self._error: Exception | None = None
         self._stepped = self._stopping = False

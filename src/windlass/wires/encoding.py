@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from windlass.content import FunctionDeclaration, size_of_part
+from windlass.content import Declaration, FunctionDeclaration, size_of_part
 from windlass.jsontext import LARGE, STEP, encode_any_json, encode_json, is_larger
 from windlass.model import ModelRequest
 
@@ -46,11 +46,20 @@ def request_size(request: ModelRequest) -> int:
             size += PART_OVERHEAD + size_of_part(part)
         if size > LARGE:
             return size
-    schemas = [tool.parameters for tool in request.tools if isinstance(tool, FunctionDeclaration)]
-    schemas.append(request.settings.response_schema or {})
-    if is_larger((schemas, request.extra), LARGE // CONVERSION_FACTOR):
+    schema, extra = request.settings.response_schema, request.extra
+    has_more = (schema or extra) and is_larger((schema, extra), LARGE // CONVERSION_FACTOR)
+    if has_more or (request.tools and _have_large_schemas.get(request.tools)):
         return LARGE + 1
     return size
+
+
+def _large_schemas(tools: tuple[Declaration, ...]) -> bool:
+    schemas = [tool.parameters for tool in tools if isinstance(tool, FunctionDeclaration)]
+    return is_larger(schemas, LARGE // CONVERSION_FACTOR)
+
+
+_have_large_schemas = IdentityCache(_large_schemas)
+"""Most requests of a run, and of a gateway, have the same tools."""
 
 
 def json_text(text: str) -> bytes:

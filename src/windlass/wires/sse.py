@@ -40,6 +40,12 @@ class SseDecoder:
             chunk = b"".join([*self._pieces, chunk])
             self._pieces.clear()
             self._waiting = 0
+        if not self._data and chunk.startswith(b"data: ") and len(chunk) <= self._limit:
+            # Usually a chunk is only whole events of one line each: `data: {...}`.
+            whole = chunk[6:-2].split(b"\n\ndata: ")
+            if chunk.endswith(b"\n\n") and chunk.count(b"\n") == 2 * len(whole):
+                self._begun = True
+                return whole
         payloads: list[bytes] = []
         if not self._data:
             *blocks, chunk = chunk.split(b"\n\n")

@@ -15,6 +15,8 @@ from windlass.gateway.config import KeyConfig, ModelConfig
 from windlass.gateway.config.key_hashes import new_key
 from windlass.testing import ScriptedModel, call, calls, cut, refuse, say, think
 
+pytestmark = pytest.mark.sdk
+
 KEY, HASH = new_key()
 SERVED = ModelConfig(
     name="m",

@@ -1,10 +1,15 @@
 """MCP clients of others, unchanged, at the gateway's `/mcp` with a key."""
 
 import asyncio
+import contextlib
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +17,15 @@ import pytest
 from tests.support.anthropic_clients import claude_code, client_environment
 from tests.support.npm_packages import NODE, installed
 from tests.support.serving import Serving, config_of
-from tests.toolsets.mcp.npm_packages import INSPECTOR, program
+from tests.toolsets.mcp.npm_packages import INSPECTOR
+from tests.toolsets.mcp.npm_packages import program as npm_program
 
 from windlass import ToolContext, tool
 from windlass.gateway.config import KeyConfig, ModelConfig
 from windlass.gateway.config.key_hashes import new_key
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, call
+from windlass.toolsets.mcp.serving.calls import ServedCall
 
 pytestmark = [
     pytest.mark.process,
@@ -26,7 +33,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 KEY, HASH = new_key()
-SECONDS = 300
+SECONDS = 240
 GEMINI = ("@google/gemini-cli@0.61.0",)
 FASTMCP = """
 import asyncio, json, sys
@@ -57,8 +64,12 @@ async def main():
 asyncio.run(main())
 """
 
+begun: list[str] = []
 cancelled: list[str] = []
 added: list[int] = []
+told: list[str] = []
+progress: list[tuple[float, str | None]] = []
+"""The progress that was sent to a client that asked for it."""
 
 
 @tool
@@ -72,12 +83,15 @@ def add(a: int, b: int, context: ToolContext) -> int:
 @tool
 def secret() -> str:
     """A tool of another key."""
+    told.append("42")
     return "42"
 
 
 @tool
 async def waits(context: ToolContext) -> str:
     """Waits until it is cancelled."""
+    begun.append(context.run_id)
+    context.progress(0.5, "waiting")
     try:
         await asyncio.Event().wait()
     finally:
@@ -85,47 +99,188 @@ async def waits(context: ToolContext) -> str:
     return "never"
 
 
-def calls_add(request: ModelRequest) -> Any:
-    """Calls the MCP tool by the name that the client gave it, then tells its result."""
-    answers = [message for message in request.messages if message.role == "tool"]
-    if answers:
-        return "done"
+TASKS: dict[str, dict[str, Any]] = {"add": {"a": 2, "b": 3}, "waits": {}, "secret": {}}
+
+
+def calls_the_named_tool(request: ModelRequest) -> Any:
+    """Calls the tool that the user's text names, then repeats its result.
+
+    Programs have their own names for MCP tools: `mcp__gw__add`, `mcp_gw_add`.
+    """
+    last = request.messages[-1]
+    if last.role == "tool":
+        return f"It returned: {json.dumps(last.responses[-1].response)}"
     names = [getattr(each, "name", "") for each in request.tools]
-    found = [name for name in names if name.endswith("add") and name != "add"]
-    return call(found[0], a=2, b=3) if found else "no such tool"
+    known = next((name for name in names if re.fullmatch(r"mcp_.*gw_+add", name)), None)
+    asked = " ".join(message.text for message in request.messages if message.role == "user")
+    task = next((name for name in TASKS if f"Call {name}." in asked), None)
+    if known is None or task is None:
+        return "no such tool"
+    return call(f"{known.removesuffix('add')}{task}", **TASKS[task])
 
 
 @pytest.fixture
-def gateway() -> Iterator[Serving]:
+def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
     models = (
         ModelConfig(name="m", target="scripted/model", tools=("add", "waits")),
         ModelConfig(name="chat", target="scripted/model", aliases=("claude-*", "gemini-*")),
         ModelConfig(name="other", target="scripted/model", tools=("secret",)),
     )
     config = config_of(*models, keys=(KeyConfig(name="web", hash=HASH, models=("m", "chat")),))
-    scripted = {model.name: ScriptedModel(calls_add, strict=False) for model in models}
-    added.clear()
+    scripted = {model.name: ScriptedModel(calls_the_named_tool, strict=False) for model in models}
+    for noted in (added, begun, cancelled, told, progress):
+        noted.clear()
+    sends = ServedCall.report
+
+    def report(call: ServedCall, fraction: Any, message: Any, data: Any) -> None:
+        if (call.context.meta or {}).get("progress_token") is not None:
+            progress.append((fraction, message))
+        sends(call, fraction, message, data)
+
+    monkeypatch.setattr(ServedCall, "report", report)
     with Serving(config, models=scripted, tools=[add, secret, waits]) as gateway:
         yield gateway
 
 
-def test_the_inspector_lists_and_calls(gateway: Serving) -> None:
-    base = [*program(INSPECTOR), "--cli", f"{gateway.root_url}/mcp", "--transport", "http"]
-    base += ["--header", f"Authorization: Bearer {KEY}"]
+class Program:
+    """A program that uses the gateway both for its model and for its tools."""
 
-    def inspected(*options: str) -> Any:
-        return subprocess.run(
-            [*base, *options], capture_output=True, text=True, check=False, timeout=SECONDS
+    reads_keys = False
+    """Whether it reads Ctrl+C as a key, instead of getting a signal."""
+
+    def __init__(self, gateway: Serving, home: Path) -> None:
+        self.root_url, self.home = gateway.root_url, home
+        self.server = {
+            "url": f"{gateway.root_url}/mcp",
+            "headers": {"Authorization": f"Bearer {KEY}"},
+        }
+
+    def started(self, prompt: str, stdin: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
+        command, env = self.command(prompt)
+        return subprocess.Popen(
+            command,
+            env={**client_environment(self.root_url, self.home), **env},
+            cwd=self.home,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # the command starts Node as another process
         )
 
-    listed = inspected("--method", "tools/list")
-    assert listed.returncode == 0, listed.stderr
-    assert {each["name"] for each in json.loads(listed.stdout)["tools"]} == {"add", "waits"}
-    options = ["--method", "tools/call", "--tool-name"]
-    called = inspected(*options, "add", "--tool-arg", "a=2", "--tool-arg", "b=3")
-    assert json.loads(called.stdout)["structuredContent"] == {"result": 5}
-    refused = inspected(*options, "secret")
-    assert "Unknown tool" in refused.stdout + refused.stderr or refused.returncode != 0
+    def says(self, prompt: str) -> str:
+        with self.started(prompt) as program:
+            return program.communicate(timeout=SECONDS)[0]
+
+    def interrupted(self, prompt: str) -> None:
+        """Presses Ctrl+C in its terminal when `waits` is running."""
+        keyboard, terminal = os.openpty()
+        with self.started(prompt, terminal) as program:
+            happens(lambda: bool(begun))
+            if self.reads_keys:
+                os.write(keyboard, b"\x03")
+            else:
+                os.killpg(program.pid, signal.SIGINT)
+            happens(lambda: bool(cancelled))
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGTERM)
+            program.communicate(timeout=SECONDS)
+        os.close(keyboard)
+        os.close(terminal)
+
+    def command(self, prompt: str) -> tuple[list[str], dict[str, str]]:
+        """The command, and variables of its environment."""
+        raise NotImplementedError
+
+
+def happens(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+class ClaudeCode(Program):
+    def command(self, prompt: str) -> tuple[list[str], dict[str, str]]:
+        config = self.home / "mcp.json"
+        config.write_text(json.dumps({"mcpServers": {"gw": {"type": "http", **self.server}}}))
+        command = [*claude_code(), "-p", prompt, "--mcp-config", str(config)]
+        command += ["--strict-mcp-config", "--allowedTools", "mcp__gw"]
+        return command, {
+            "ANTHROPIC_API_KEY": KEY,
+            "ENABLE_TOOL_SEARCH": "false",  # otherwise the model has to search for MCP tools first
+            "MCP_CONNECTION_NONBLOCKING": "false",
+        }
+
+
+class GeminiCli(Program):
+    reads_keys = True
+
+    def command(self, prompt: str) -> tuple[list[str], dict[str, str]]:
+        settings = self.home / ".gemini" / "settings.json"
+        settings.parent.mkdir(exist_ok=True)
+        server = {"httpUrl": self.server["url"], "headers": self.server["headers"], "trust": True}
+        security = {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}}
+        settings.write_text(json.dumps({"security": security, "mcpServers": {"gw": server}}))
+        package = installed("gemini-cli", GEMINI) / "@google" / "gemini-cli"
+        command = [str(NODE), str(package / "bundle" / "gemini.js"), "--approval-mode", "yolo"]
+        # Without a model, it first asks one to choose a model, and repeats that for a minute.
+        return [*command, "-m", "gemini-2.5-flash", "-p", prompt], {
+            "GEMINI_API_KEY": KEY,
+            "GOOGLE_GEMINI_BASE_URL": self.root_url,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        }
+
+
+class Inspector(Program):
+    """It has no model: the prompt is the method and its options."""
+
+    def command(self, prompt: str) -> tuple[list[str], dict[str, str]]:
+        base = [*npm_program(INSPECTOR), "--cli", self.server["url"], "--transport", "http"]
+        base += ["--header", f"Authorization: Bearer {KEY}"]
+        return [*base, "--method", *prompt.split()], {}
+
+
+PROGRAMS = [ClaudeCode, GeminiCli]
+
+
+@pytest.fixture(params=PROGRAMS)
+def program(request: pytest.FixtureRequest, gateway: Serving, tmp_path: Path) -> Program:
+    return request.param(gateway, tmp_path)
+
+
+def test_a_program_calls_a_tool_and_gets_its_progress(program: Program) -> None:
+    said = program.says("Call add.")
+    assert added == [5], said
+    assert "It returned:" in said
+    assert "5" in said.partition("It returned:")[2]
+    assert progress == [(0.5, "half")]
+
+
+def test_a_program_cancels_a_call(program: Program) -> None:
+    program.interrupted("Call waits.")
+    assert cancelled == begun
+    assert progress == [(0.5, "waiting")]
+
+
+def test_a_program_is_refused_what_its_key_does_not_allow(program: Program) -> None:
+    said = program.says("Call secret.")
+    assert told == [], said
+    assert "42" not in said
+
+
+def test_the_inspector_lists_calls_cancels_and_is_refused(gateway: Serving, tmp_path: Path) -> None:
+    inspector = Inspector(gateway, tmp_path)
+    listed = json.loads(inspector.says("tools/list"))
+    assert {each["name"] for each in listed["tools"]} == {"add", "waits"}
+    add_two = "tools/call --tool-name add --tool-arg a=2 --tool-arg b=3"
+    said = inspector.says(f"{add_two} --tool-metadata progressToken=p1")
+    assert json.loads(said)["structuredContent"] == {"result": 5}
+    assert progress == [(0.5, "half")]
+    assert "42" not in inspector.says("tools/call --tool-name secret")
+    assert told == []
+    inspector.interrupted("tools/call --tool-name waits")
+    assert cancelled == begun
 
 
 def test_fastmcp_sees_progress_cancels_and_is_refused(gateway: Serving, tmp_path: Path) -> None:
@@ -149,64 +304,3 @@ def test_fastmcp_sees_progress_cancels_and_is_refused(gateway: Serving, tmp_path
     assert heard == [[0.5, "half"]]
     assert "Unknown tool" in refused
     assert len(cancelled) == 1
-
-
-def test_claude_code_calls_a_tool_of_the_gateway(gateway: Serving, tmp_path: Path) -> None:
-    server = {
-        "type": "http",
-        "url": f"{gateway.root_url}/mcp",
-        "headers": {"Authorization": f"Bearer {KEY}"},
-    }
-    config = tmp_path / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": {"gw": server}}))
-    env = {
-        **client_environment(gateway.root_url, tmp_path),
-        "ANTHROPIC_API_KEY": KEY,
-        "ENABLE_TOOL_SEARCH": "false",  # otherwise the model has to search for MCP tools first
-        "MCP_CONNECTION_NONBLOCKING": "false",
-    }
-    command = [*claude_code(), "-p", "Add 2 and 3.", "--mcp-config", str(config)]
-    command += ["--strict-mcp-config", "--allowedTools", "mcp__gw__add"]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-        env=env,
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-    )
-    assert "done" in done.stdout, done.stdout + done.stderr
-    assert added == [5]
-
-
-def test_gemini_cli_calls_a_tool_of_the_gateway(gateway: Serving, tmp_path: Path) -> None:
-    server = {
-        "httpUrl": f"{gateway.root_url}/mcp",
-        "headers": {"Authorization": f"Bearer {KEY}"},
-        "trust": True,
-    }
-    auth = {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}}
-    settings = tmp_path / ".gemini" / "settings.json"
-    settings.parent.mkdir()
-    settings.write_text(json.dumps({"security": auth, "mcpServers": {"gw": server}}))
-    package = installed("gemini-cli", GEMINI) / "@google" / "gemini-cli"
-    env = {
-        **client_environment(gateway.root_url, tmp_path),
-        "GEMINI_API_KEY": KEY,
-        "GOOGLE_GEMINI_BASE_URL": gateway.root_url,
-        "GEMINI_CLI_TRUST_WORKSPACE": "true",
-    }
-    command = [str(NODE), str(package / "bundle" / "gemini.js"), "--approval-mode", "yolo"]
-    done = subprocess.run(
-        [*command, "-p", "Add 2 and 3."],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-        env=env,
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-    )
-    assert added == [5], done.stdout + done.stderr

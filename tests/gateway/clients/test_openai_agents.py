@@ -14,6 +14,8 @@ from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, call, calls, think
 from windlass.testing.script import Stepper
 
+pytestmark = pytest.mark.sdk
+
 DEGREES = {"Paris": 21, "Rome": 18}
 
 

@@ -370,6 +370,16 @@ def test_an_unknown_tool_is_an_error_with_a_suggestion(checked: Checked) -> None
     )
 
 
+def test_an_unknown_host_tool_is_an_error_with_a_suggestion(checked: Checked) -> None:
+    checked.write("tools.py", TOOL)
+    text = f'{MODEL}[tools]\nmodules = ["tools.py"]\n[workers]\nhost_tools = ["get_wether"]\n'
+    assert checked.one(text) == (
+        "workers.host_tools[0]",
+        6,
+        "unknown tool 'get_wether' (did you mean 'get_weather'?)",
+    )
+
+
 def test_a_tool_that_is_named_twice_is_an_error(checked: Checked) -> None:
     checked.write("tools.py", TOOL)
     text = f"{MODEL}tools = ['get_weather', 'get_weather']\n[tools]\nmodules = ['tools.py']\n"

@@ -36,6 +36,7 @@ GUARDED = [
     ("POST", "/v1/messages/count_tokens"),
     ("GET", "/v1/models"),
     ("GET", "/v1/models/m"),
+    ("DELETE", "/v1/models/m/cache"),
     ("POST", "/v1/models/m:generateContent"),
     ("GET", "/v1beta/models"),
     ("GET", "/v1beta/models/m"),

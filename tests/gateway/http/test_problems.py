@@ -15,7 +15,7 @@ from windlass.errors import (
     TooManyRuns,
 )
 from windlass.gateway.http.errors import OVERLOADED, Refused, problem_headers, problem_of
-from windlass.gateway.openapi import PROBLEMS
+from windlass.gateway.openapi.document import PROBLEMS
 from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.openai_errors import error_body
 

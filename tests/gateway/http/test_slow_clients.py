@@ -23,6 +23,8 @@ from windlass.gateway.config.key_hashes import new_key
 from windlass.gateway.http.protocol import BoundedProtocol, Connections, address_key
 from windlass.testing import Gate, ScriptedModel, say, slow
 
+pytestmark = pytest.mark.measures
+
 SOON = 0.5
 HEALTH = b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 

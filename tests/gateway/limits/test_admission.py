@@ -15,7 +15,7 @@ from tests.support.thoroughness import examples
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
 from windlass.gateway.http.context import ClientGone
 from windlass.gateway.http.errors import Refused, problem_headers
-from windlass.gateway.limits.admission import Admission, LocalCounter, TokenBucket
+from windlass.gateway.limits.admission import Admission, LocalCounter, LocalPlaces, TokenBucket
 from windlass.wires.errors import Problem
 
 MODEL = ModelConfig(name="m", target="openai/m")
@@ -109,8 +109,10 @@ class Queue:
 
     def __init__(self, **limits: Any) -> None:
         self.refusals: list[str] = []
-        self.counter = LocalCounter()
-        self.admission = Admission(LimitsConfig(**limits), self.refusals.append, self.counter)
+        self.counter, self.places = LocalCounter(), LocalPlaces()
+        self.admission = Admission(
+            LimitsConfig(**limits), self.refusals.append, self.counter, self.places
+        )
         self._numbers = itertools.count()
         self.asked: dict[int, asyncio.Task[Callable[[], None]]] = {}
         self.gone: dict[int, asyncio.Event] = {}
@@ -300,8 +302,8 @@ class Places(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.runner.run(self._end_all())
-        admission = self.queue.admission
-        assert (admission._running, len(admission._queue)) == (0, 0)
+        places = self.queue.places
+        assert (places.running, places.waiting) == (0, 0)
         assert not self.queue.counter.slots
         self.runner.close()
 
@@ -349,10 +351,10 @@ class Places(RuleBasedStateMachine):
         asked = self.queue.asked
         inside = [each for each in asked if self.queue.is_in(each) and each not in self.ended]
         waiting = [each for each in asked if not asked[each].done()]
-        admission = self.queue.admission
-        assert admission._running == len(inside)
+        places = self.queue.places
+        assert places.running == len(inside)
         assert len(set(inside) - self.taken_up) <= 3
-        assert len(admission._queue) == len(waiting) <= 3
+        assert places.waiting == len(waiting) <= 3
         assert not waiting or len(inside) >= 3
         held = [self.who[each] for each in (*inside, *waiting) if each in self.who]
         if len(held) == len(inside) + len(waiting):

@@ -12,6 +12,7 @@ from tests.support.serving import config_of
 from windlass.gateway import App, GatewayConfig, create_app
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
 from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.limits.admission import LocalPlaces
 from windlass.testing import Gate, ScriptedModel, Step, refuse, slow
 
 KEY, HASH = new_key()
@@ -26,6 +27,13 @@ async def app_of(
     app = create_app(config, models={"m": ScriptedModel(step)}, tools=())
     yield app
     await app.gateway.aclose()
+
+
+def places_of(app: App) -> tuple[int, int]:
+    """The numbers of running and of queued requests."""
+    places = app.gateway.admission.places
+    assert isinstance(places, LocalPlaces)
+    return places.running, places.waiting
 
 
 class Held:
@@ -48,8 +56,7 @@ class Held:
     @property
     def slots(self) -> tuple[int, int]:
         """The numbers of running and of queued requests."""
-        admission = self.app.gateway.admission
-        return admission._running, len(admission._queue)
+        return places_of(self.app)
 
     async def slots_become(self, running: int, waiting: int) -> None:
         async with asyncio.timeout(SECONDS):
@@ -131,7 +138,7 @@ async def test_a_failed_run_releases_its_slot() -> None:
     async with app_of(refuse(400), max_running=1) as app:
         for _ in range(3):
             assert (await post(app, BODY)).status == 400
-        assert app.gateway.admission._running == 0
+        assert places_of(app) == (0, 0)
 
 
 async def test_a_timed_out_run_releases_its_slot() -> None:

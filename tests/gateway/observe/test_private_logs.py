@@ -243,6 +243,7 @@ def _method_calls() -> list[tuple[str, str, ast.Call]]:
     ]
 
 
+@pytest.mark.sweep
 def test_every_logger_of_windlass_is_covered() -> None:
     made: set[str] = set()
     for owner, method, node in _method_calls():
@@ -253,6 +254,7 @@ def test_every_logger_of_windlass_is_covered() -> None:
     assert made == set(LOGGERS)
 
 
+@pytest.mark.sweep
 def test_every_extra_field_is_known_to_be_harmless_or_content() -> None:
     found: set[str] = set()
     for owner, _, node in _method_calls():

@@ -36,6 +36,8 @@ from windlass.testing import (
 from windlass.testing.script import Refuse, Stepper
 from windlass.testing.upstream import FakeUpstream
 
+pytestmark = pytest.mark.sweep
+
 Body = dict[str, Any]
 FAKES: dict[str, Any] = {
     "openai/gpt-test": FakeOpenAI,

@@ -20,6 +20,8 @@ from windlass.gateway.config import ModelConfig
 from windlass.model import ModelRequest
 from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel, Turn, call, say
 
+pytestmark = pytest.mark.sweep
+
 PATHS = ("/v1/chat/completions", "/v1/runs")
 MODELS = ("scripted", "openai", "gemini")
 

@@ -18,12 +18,14 @@ from windlass.loop.policy import EMPTY_ANSWER
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, call, calls, cut, refuse, say, think
 
-pytestmark = pytest.mark.process
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.whole("tests/gateway/routes/test_gemini_api.py and test_genai_sdk.py"),
+]
 
 PACKAGES = ("@google/gemini-cli@0.61.0",)
 KEY, HASH = new_key()
 SECONDS = 240
-ELSEWHERE = "tests/gateway/routes/test_gemini_api.py and test_genai_sdk.py"
 
 
 @tool
@@ -111,7 +113,6 @@ def test_it_reads_a_file_with_its_own_tool_while_a_server_tool_runs(cli: Cli) ->
     assert {"lookup", "read_file"} <= offered
 
 
-@pytest.mark.whole(ELSEWHERE)
 def test_it_writes_a_file_with_its_own_tool(cli: Cli) -> None:
     note = cli.work / "note.txt"
     write = call("write_file", file_path=str(note), content="new words\n")
@@ -120,21 +121,18 @@ def test_it_writes_a_file_with_its_own_tool(cli: Cli) -> None:
     assert done.stdout.strip() == "Written."
 
 
-@pytest.mark.whole(ELSEWHERE)
 def test_an_answer_that_the_gateway_had_to_add_is_no_reason_to_ask_again(cli: Cli) -> None:
     done = cli.run("Hello", call("lookup", city="Rome"), say(""), max_rounds=1)
     assert done.stdout.strip() == EMPTY_ANSWER
     assert len(cli.requests) == 2
 
 
-@pytest.mark.whole(ELSEWHERE)
 def test_it_shows_why_the_gateway_refuses(cli: Cli) -> None:
     done = cli.run("Hello", refuse(400, "Not today."))
     assert done.returncode != 0
     assert "Not today." in done.stderr + done.stdout
 
 
-@pytest.mark.whole(ELSEWHERE)
 def test_a_stream_that_is_cut_is_never_taken_for_an_answer(cli: Cli) -> None:
     done = cli.run("Count.", *[cut("One two three four.", 2)] * 9)
     assert "four" not in done.stdout

@@ -33,6 +33,8 @@ from windlass.testing import (
 )
 from windlass.testing.script import Stepper
 
+pytestmark = pytest.mark.sdk
+
 KEY, HASH = new_key()
 NAMES = ("scripted", "openai", "gemini")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,12 +15,19 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from tests.support.serving import Serving, config_of
 
-from windlass import Part, ToolContext, tool
-from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig, RunsConfig
+import windlass
+from windlass import AsyncClient, Part, ToolContext, tool
+from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig, RunsConfig, ServerConfig
 from windlass.gateway.config.key_hashes import key_hash
-from windlass.testing import ScriptedModel
+from windlass.gateway.routes import mcp_sessions
+from windlass.testing import ScriptedModel, call
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_STATE_DIR", str(tmp_path / "state"))
 
 
 @pytest.fixture(params=ERAS)
@@ -209,6 +217,78 @@ async def test_progress_and_cancellation_reach_the_run(gateway: Serving, era: st
         await asyncio.sleep(0.01)
 
 
+async def test_the_run_of_a_client_that_is_gone_is_stopped(
+    gateway: Serving, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that is killed sends no cancellation."""
+    monkeypatch.setattr(mcp_sessions, "GONE_SECONDS", 0.25)
+    cancelled_runs.clear()
+    headers = {
+        "Authorization": "Bearer key-bob",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": era,
+    }
+    client = {"name": "test", "version": "1"}
+    hello = {"protocolVersion": era, "capabilities": {}, "clientInfo": client}
+    meta: dict[str, Any] = {"progressToken": 1}
+    url = f"{gateway.root_url}/mcp"
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+        if era == "2025-11-25":
+            body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+            opened = await http.post(url, json=body)
+            http.headers["Mcp-Session-Id"] = opened.headers["mcp-session-id"]
+            body = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+            assert (await http.post(url, json=body)).status_code == 202
+        else:
+            prefix = "io.modelcontextprotocol"
+            meta[f"{prefix}/protocolVersion"] = era
+            meta[f"{prefix}/clientInfo"] = client
+            meta[f"{prefix}/clientCapabilities"] = {}
+            http.headers.update({"Mcp-Method": "tools/call", "Mcp-Name": "waits"})
+        params = {"name": "waits", "arguments": {}, "_meta": meta}
+        body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+        async with http.stream("POST", url, json=body) as answer:
+            assert answer.status_code == 200, await answer.aread()
+            async for line in answer.aiter_lines():
+                if "half" in line:
+                    break
+    while not cancelled_runs:
+        await asyncio.sleep(0.01)
+    while (await runs_of(gateway, "bob"))[0]["status"] == "running":
+        await asyncio.sleep(0.01)
+
+
+async def test_a_session_with_another_connection_keeps_its_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forgotten: list[bool] = []
+    session = mcp_sessions.McpSession(lambda: forgotten.append(True))
+    monkeypatch.setattr(mcp_sessions, "GONE_SECONDS", 0.0)
+    stopped: list[str] = []
+
+    class Run:
+        id = "run_1"
+
+        async def stop(self) -> None:
+            stopped.append(self.id)
+
+    with session.calling(Run()):  # pyright: ignore[reportArgumentType]
+        for _ in range(2):
+            session.connected()
+        session.disconnected()
+        await asyncio.sleep(0)
+        session.disconnected()
+        session.connected()  # it is back
+        await asyncio.sleep(0.01)
+        assert stopped == []
+        session.disconnected()
+        while not stopped:
+            await asyncio.sleep(0)
+        assert not forgotten
+    assert stopped == ["run_1"]
+    assert forgotten
+
+
 @pytest.mark.parametrize("approve", [True, False])
 async def test_the_user_of_the_client_approves(gateway: Serving, era: str, approve: bool) -> None:
     asked: list[str] = []
@@ -292,25 +372,61 @@ async def test_a_session_belongs_to_its_key(gateway: Serving) -> None:
     assert own.status_code == 200
 
 
+async def test_a_client_that_listens_does_not_hold_up_a_shutdown(
+    tmp_path: Path, era: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served(tmp_path, server=ServerConfig(port=0, shutdown_timeout=0)) as gateway:
+        toolset = windlass.mcp(
+            f"{gateway.root_url}/mcp",
+            name="w",
+            headers={"Authorization": "Bearer key-bob"},
+            state_dir=tmp_path,
+            protocol=era,
+        )
+        async with AsyncClient(ScriptedModel(["done"])) as client:
+            await client.generate("go", tools=[toolset])
+    await toolset.aclose()
+    assert "graceful shutdown exceeded" not in caplog.text
+
+
+def restarted(tmp_path: Path, url: str) -> Serving:
+    """Another gateway at the address of one that has stopped."""
+    again = served(tmp_path)
+    again._listener.close()
+    port = int(url.rpartition(":")[2].partition("/")[0])
+    again._listener = socket.create_server(("127.0.0.1", port), backlog=512)
+    return again
+
+
+@pytest.mark.parametrize("approve", [True, False])
+async def test_a_user_may_approve_after_a_restart(tmp_path: Path, approve: bool) -> None:
+    """Only without sessions: the state of the call is in the messages."""
+    first = served(tmp_path)
+    gateways = [first]
+
+    async def elicited(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert len(gateways) == 1
+        await asyncio.to_thread(first.__exit__)
+        gateways.append(restarted(tmp_path, first.root_url))
+        await asyncio.to_thread(gateways[-1].__enter__)
+        return types.ElicitResult(action="accept", content={"approve": approve})
+
+    await asyncio.to_thread(first.__enter__)
+    async with connected(first, "bob", "2026-07-28", elicitation_callback=elicited) as client:
+        result = await client.call_tool("deletes", {"path": "/tmp"})
+    await asyncio.to_thread(gateways[-1].__exit__)
+    assert text_of(result) == ("deleted /tmp" if approve else "The call was denied.")
+
+
 async def test_a_client_goes_on_after_a_restart(tmp_path: Path, era: Any) -> None:
     """Through Windlass's own client, which opens a new session where the old one is gone."""
-    import windlass
-    from windlass import AsyncClient
-    from windlass.testing import call
-
     with served(tmp_path) as gateway:
         url = f"{gateway.root_url}/mcp"
         headers = {"Authorization": "Bearer key-bob"}
         toolset = windlass.mcp(url, name="w", headers=headers, state_dir=tmp_path, protocol=era)
         async with AsyncClient(ScriptedModel([call("w__add", a=1, b=2), "done"])) as client:
             first = await client.generate("go", tools=[toolset])
-    port = int(url.rpartition(":")[2].partition("/")[0])
-    again = served(tmp_path)
-    again._listener.close()
-    import socket
-
-    again._listener = socket.create_server(("127.0.0.1", port), backlog=512)
-    with again:
+    with restarted(tmp_path, url):
         async with AsyncClient(ScriptedModel([call("w__add", a=1, b=2), "done"])) as client:
             second = await client.generate("go", tools=[toolset])
         await toolset.aclose()

@@ -29,6 +29,8 @@ from windlass.gateway.config import KeyConfig, ServerConfig
 from windlass.gateway.config.key_hashes import key_hash
 from windlass.testing import ScriptedModel, call, calls, cut, interrupt, refuse, say, think
 
+pytestmark = pytest.mark.sdk
+
 PIXEL = b"\x89PNG\r\n\x1a\n"
 WEATHER = function("get_weather", city={"type": "string"})
 

@@ -14,6 +14,8 @@ from windlass import tool
 from windlass.gateway.config import ModelConfig, RunsConfig, ServerConfig
 from windlass.testing import Gate, ScriptedModel, call, interrupt, refuse, say, slow, think
 
+pytestmark = pytest.mark.sdk
+
 
 class Weather(BaseModel):
     city: str

@@ -25,6 +25,8 @@ from windlass.testing import (
 )
 from windlass.testing.upstream import FakeUpstream
 
+pytestmark = pytest.mark.sweep
+
 Body = dict[str, Any]
 GOOD, BAD = '{"sky": "clear"}', '{"sky": 7}'
 FINAL = "final_answer"

@@ -11,6 +11,7 @@ import pytest
 from tests.support.asgi import post, request
 from tests.support.serving import config_of
 from tests.support.talking import Body, asking
+from tests.support.thoroughness import WHOLE
 
 from windlass import tool
 from windlass.gateway import App
@@ -20,6 +21,8 @@ from windlass.gateway.runs.finished import MAX_COMPACT_BYTES, FinishedRun
 from windlass.gateway.serve import GC_THRESHOLDS
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, Turn, call, calls, last_prompt
+
+pytestmark = pytest.mark.measures
 
 RUNS = 50
 TOKENS = " ".join(f"token{number}" for number in range(100))
@@ -82,7 +85,7 @@ def traced() -> Iterator[None]:
     tracemalloc.stop()
 
 
-@pytest.mark.parametrize("shape", BODIES)
+@pytest.mark.parametrize("shape", BODIES if WHOLE else ["streamed", "long prompt", "tool results"])
 async def test_finished_runs_use_as_much_memory_as_counted(traced: None, shape: str) -> None:
     gateway = gateway_of(max_kept_runs=10 * RUNS, max_kept_bytes=2**30)
     app, runs = App(gateway), 5 if "very" in shape else RUNS

@@ -196,5 +196,5 @@ class Handed(MemoryRunLog):
     async def reopen(self, run_id: str) -> Any:
         log = self.begin(self._record)
         for event in await self._other.read(run_id):
-            log._publish(event)
+            log._publish([event])
         return log

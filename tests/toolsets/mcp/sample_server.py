@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -78,6 +79,17 @@ async def counts(context: Context) -> str:
     await context.report_progress(1, 2, "half")
     await context.report_progress(2, 2)
     return "counted"
+
+
+@server.tool(structured_output=False)
+async def logs(context: Context) -> str:
+    """Writes log messages."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated in the newer protocol
+        await context.debug("too fine")
+        await context.warning("watch out", logger_name="pump")
+        await context.error({"code": 7})
+    return "logged"
 
 
 @server.tool(structured_output=False)

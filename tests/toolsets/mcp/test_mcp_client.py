@@ -90,6 +90,21 @@ async def test_progress_is_seen_by_whoever_follows_the_run(sample: McpToolset) -
     assert [(event.progress, event.message) for event in events] == [(0.5, "half"), (1.0, None)]
 
 
+async def test_what_a_server_logs_is_in_the_log_of_the_run_that_caused_it(
+    sample: McpToolset,
+) -> None:
+    async with scripted(call(f"{PREFIX}logs")) as client:
+        run = await client.start("go", tools=[sample])
+        await run.result()
+        events = [event async for event in client.subscribe(run.id)]  # as they are stored
+    logged = [event for event in events if isinstance(event, ToolRunProgress)]
+    assert [(event.message, event.data) for event in logged] == [
+        ("watch out", {"log": {"level": "warning", "logger": "pump"}}),
+        ('{"code":7}', {"log": {"level": "error", "logger": None}}),
+    ]
+    assert {event.call_id for event in logged} == {(await run.result()).calls[0].id}
+
+
 async def test_what_a_server_asks_goes_to_whoever_approves(sample: McpToolset) -> None:
     asked: list[FunctionCall] = []
 

@@ -19,6 +19,7 @@ from tests.toolsets.mcp.npm_packages import CONFORMANCE, program
 
 pytestmark = [
     pytest.mark.process,
+    pytest.mark.whole("test_mcp_server.py and test_mcp_client.py, in both eras"),
     pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore:Omitting `issuer`"),
 ]

@@ -229,6 +229,42 @@ def test_windlass_run_uses_a_servers_tools(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_the_model_reads_a_server_s_instructions_if_the_configuration_wants_it(
+    tmp_path: Path, wanted: bool
+) -> None:
+    server = Path(__file__).parent / "asking_server.py"
+    command = [sys.executable, "-I", "-S", str(server), str(tmp_path)]
+    file = tmp_path / "windlass.toml"
+    file.write_text(f"""
+[models.m]
+target = "openai/x"
+system = "Be brief."
+tools = ["asking__*"]
+
+[models.without]
+target = "openai/x"
+
+[mcp.asking]
+command = {json.dumps(command)}
+state_dir = {json.dumps(str(tmp_path))}
+{"instructions = true" if wanted else ""}
+""")
+    models = {name: ScriptedModel(["Hello.", "Hello again."]) for name in ("m", "without")}
+    app = create_app(load_config(file, {"OPENAI_API_KEY": "x"}), models=models)
+    said: dict[str, list[str]] = {}
+    for name, model in models.items():
+        for _ in range(2):
+            ask = {"model": name, "messages": [{"role": "user", "content": "Hi"}]}
+            assert (await post(app, ask)).status == 200
+        system = [each for each in model.requests[-1].messages if each.role == "system"]
+        said[name] = [message.text for message in system]
+    await app.gateway.aclose()
+    instructions = ["Instructions of the tools asking__*:\nAsk politely."] if wanted else []
+    assert said == {"m": ["Be brief.", *instructions], "without": []}
+
+
+@pytest.mark.process
 async def test_a_model_of_the_gateway_answers_a_server_after_an_approval(tmp_path: Path) -> None:
     server = Path(__file__).parent / "asking_server.py"
     command = [sys.executable, "-I", "-S", str(server), str(tmp_path)]

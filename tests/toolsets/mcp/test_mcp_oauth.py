@@ -93,6 +93,7 @@ async def test_a_login_gives_its_key_the_tools(
         assert await whoami(gateway, "bob") is None
 
 
+@pytest.mark.sweep
 async def test_fifty_interleaved_calls_of_two_keys_use_their_own_logins(
     folder: Path, guarded: OAuthServer
 ) -> None:

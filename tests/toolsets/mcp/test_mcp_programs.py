@@ -13,7 +13,11 @@ import windlass
 from windlass import Approval, AsyncClient, FunctionCall, InlineData, ToolRunProgress
 from windlass.testing import ScriptedModel, call, calls
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.process]
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.process,
+    pytest.mark.whole("test_mcp_client.py and test_mcp_server.py, with the official SDK"),
+]
 
 PREFIX = "everything__"
 

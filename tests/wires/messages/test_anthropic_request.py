@@ -293,6 +293,14 @@ def test_the_schema_is_one_that_the_sdk_would_send() -> None:
     assert ours.keys() == theirs.keys()
 
 
+def test_every_object_of_a_schema_is_closed() -> None:
+    schema = {"properties": {"empty": {"type": "object"}, "text": {"type": "string"}}}
+    sent = enforced_schema(schema)
+    assert sent["additionalProperties"] is False
+    assert sent["properties"]["empty"]["additionalProperties"] is False
+    assert "additionalProperties" not in sent["properties"]["text"]
+
+
 def test_any_json_object_is_asked_for_in_the_prompt() -> None:
     sent = asked((Message.system("Be kind."), *HELLO), settings={"response_schema": {}})
     assert [block["text"] for block in sent["system"]] == [

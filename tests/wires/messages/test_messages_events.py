@@ -459,6 +459,7 @@ forms = st.builds(
 )
 
 
+@pytest.mark.sweep
 @given(st.lists(turns, min_size=4, max_size=4), forms, st.integers(0, 3))
 @settings(max_examples=2000 if WHOLE else 60)
 async def test_the_stream_of_a_run_is_its_body(script: Any, form: Form, max_rounds: int) -> None:

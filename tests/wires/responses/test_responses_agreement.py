@@ -67,6 +67,7 @@ _turns = st.builds(
 )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shown", ["mcp_call", "function_call", "hidden"])
 @given(turns=st.lists(_turns, max_size=3), all_text=st.booleans())
 def test_the_stream_and_the_body_agree(shown: Any, turns: list[Turn], all_text: bool) -> None:

@@ -9,7 +9,7 @@ import functools
 import logging
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
@@ -27,7 +27,14 @@ from windlass.gateway.config.environment import (
     server_fields_in,
     server_overrides,
 )
-from windlass.gateway.config.problems import ConfigProblem, ConfigProblems, Lines, nearest
+from windlass.gateway.config.problems import (
+    ConfigProblem,
+    ConfigProblems,
+    Lines,
+    Place,
+    nearest,
+    raise_errors,
+)
 from windlass.gateway.config.sections import FileReader
 from windlass.gateway.config.tool_loading import (
     ALL_OF_IT,
@@ -80,6 +87,7 @@ class Overrides(TypedDict, total=False):
 
     host: str | None
     port: int | None
+    processes: str | None
     cors_origins: tuple[str, ...] | None
     heartbeat: float | None
     shutdown_timeout: float | None
@@ -102,8 +110,7 @@ def load_config(
     Raises `ConfigError` with all problems, one per line.
     """
     config, problems = examine_config(path, environ, **overrides)
-    if errors := [problem for problem in problems if problem.severity == "error"]:
-        raise ConfigError("\n".join(map(str, errors)))
+    raise_errors(problems)
     for warning in problems:
         log.warning("%s", warning)
     return config
@@ -256,20 +263,26 @@ def _with_executor(config: GatewayConfig, problems: ConfigProblems) -> GatewayCo
 
 
 def _is_used(server: McpConfig, config: GatewayConfig) -> bool:
-    names = (name for model in config.models.values() for name in model.tools)
-    return any(name.startswith(f"{server.name}{SEPARATOR}") for name in names)
+    return any(name.startswith(f"{server.name}{SEPARATOR}") for _, name in _tool_names(config))
+
+
+def _tool_names(config: GatewayConfig) -> Iterator[tuple[Place, str]]:
+    """Each name of a tool in the file, and its place."""
+    for model in config.models.values():
+        for position, name in enumerate(model.tools):
+            yield ("models", model.name, "tools", position), name
+    for position, name in enumerate(config.workers.host_tools if config.workers else ()):
+        yield ("workers", "host_tools", position), name
 
 
 def _check_names(config: GatewayConfig, box: Toolbox, problems: ConfigProblems) -> None:
-    """Adds a problem for each unknown tool of a model. `SERVER__*` may match no tools."""
+    """Adds a problem for each name of an unknown tool. `SERVER__*` may match no tools."""
     servers = {f"{server}{ALL_OF_IT}" for server in box.servers}
-    for model in config.models.values():
-        for position, name in enumerate(model.tools):
-            server = name.partition(SEPARATOR)[0]
-            absent = server in box.absent or server in box.with_login
-            if not absent and name not in servers and not named_tools([name], box.tools):
-                place = ("models", model.name, "tools", position)
-                problems.add(place, f"unknown tool {name!r}{nearest(name, box.tools)}")
+    for place, name in _tool_names(config):
+        server = name.partition(SEPARATOR)[0]
+        absent = server in box.absent or server in box.with_login
+        if not absent and name not in servers and not named_tools([name], box.tools):
+            problems.add(place, f"unknown tool {name!r}{nearest(name, box.tools)}")
 
 
 def _unreadable(path: Path, error: Exception) -> ConfigProblem:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from windlass.errors import ConfigError
 from windlass.gateway.config.key_hashes import is_key_hash
 from windlass.gateway.config.problems import nearest
-from windlass.models import PROVIDERS
+from windlass.models import provider_names
 from windlass.pricing import exact
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?")
@@ -39,8 +39,8 @@ def target_problem(target: str) -> str | None:
     provider, slash, model = target.partition("/")
     if not (provider and slash and model) or not target.isprintable():
         return f"must be provider/model, such as 'openai/gpt-5-mini', not {target!r}"
-    if provider not in PROVIDERS:
-        return f"unknown provider {provider!r}{nearest(provider, PROVIDERS)}"
+    if provider not in (known := provider_names()):
+        return f"unknown provider {provider!r}{nearest(provider, known)}"
     return None
 
 

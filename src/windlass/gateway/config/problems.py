@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
+from windlass.errors import ConfigError
+
 Place: TypeAlias = tuple[str | int, ...]
 """The path of a value in the file: names of tables and settings, positions in lists."""
 
@@ -32,6 +34,12 @@ class ConfigProblem(Struct, frozen=True):
         # The message of a tool module's exception may have several lines.
         message = " ".join(line.strip() for line in self.message.splitlines())
         return ": ".join(part for part in (where, kind, self.place, message) if part)
+
+
+def raise_errors(problems: Iterable[ConfigProblem]) -> None:
+    """Raises `ConfigError` with all errors, one per line."""
+    if errors := [problem for problem in problems if problem.severity == "error"]:
+        raise ConfigError("\n".join(map(str, errors)))
 
 
 class ConfigProblems:

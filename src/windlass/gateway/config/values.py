@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from windlass.errors import ConfigError
 from windlass.gateway.config.checks import (
     cost_from,
     hash_problem,
@@ -90,6 +91,20 @@ Days: TypeAlias = Annotated[
 ]
 
 
+def _processes_from(value: Any) -> int | Literal["auto"]:
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if number == "auto" or (type(number) is int and 1 <= number <= MAX_PROCESSES):
+        return number
+    raise ConfigError(f"must be {PROCESSES}")
+
+
+MAX_PROCESSES = 1024
+PROCESSES = f'a whole number from 1 to {MAX_PROCESSES}, or "auto"'
+Processes: TypeAlias = Annotated[
+    int | Literal["auto"], Meta(description=PROCESSES), Parse(_processes_from)
+]
+
+
 class ServerConfig(Struct, frozen=True, kw_only=True):
     """`[server]`: address, connections, console and logs."""
 
@@ -97,6 +112,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     """An address or a host name. Any address except a loopback address requires `[[keys]]`."""
     port: Port = 8080
     """With 0, the system chooses a free port."""
+    processes: Processes = 1
+    """How many processes serve the port; `"auto"` takes one for each core."""
     cors_origins: Origins = ()
     """Web pages that may call from a browser: `scheme://host[:port]`, or `"*"` for all."""
     heartbeat: Seconds = 15.0

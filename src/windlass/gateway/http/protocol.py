@@ -7,9 +7,13 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from windlass.gateway.http.context import BUSY
@@ -37,6 +41,8 @@ class Connections:
         """`refused` is called with the reason whenever a client is refused here."""
         self.header_timeout = header_timeout
         self.refused = refused
+        self.handing_over = False
+        """Whether other processes serve new connections: open ones get one more request."""
         self._per_address = per_address
         self._open: Counter[str] = Counter()
         self._waiting: dict[str, dict[BoundedProtocol, None]] = {}
@@ -89,6 +95,41 @@ def address_key(host: str) -> str:
         return host
     mapped = address.ipv4_mapped
     return str(mapped or ipaddress.IPv6Address(int(address) >> 64 << 64))
+
+
+class JoinedHead:
+    """The transport of one response: writes its head together with the start of its body.
+
+    uvloop writes at once, so two writes would be two system calls. A head whose body does not
+    follow in the same step of the event loop is written by itself.
+    """
+
+    __slots__ = ("_head", "_transport", "_written", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head, self._written = b"", False
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._written:
+            self._transport.write(data)
+        elif not self._head:
+            self._head = data
+            asyncio.get_running_loop().call_soon(self._flush)
+        else:
+            self._head += data
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if not self._written:
+            self._written = True
+            self._transport.write(self._head)
+            self._head = b""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -155,6 +196,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if isinstance(socket, CountedSocket) and self._address:
             socket.on_lost = functools.partial(self._open_connections.leave, self._address)
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.transport = cast("asyncio.Transport", JoinedHead(cycle.transport))
+        if self._open_connections.handing_over:
+            cycle.keep_alive = False
+        super()._start_asgi_task(cycle, app)
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_headers, self._header_bytes = True, 0
@@ -172,6 +219,14 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self._in_body:
             self._start_deadline()
+
+    def shutdown(self) -> None:
+        """Closes an idle connection, unless its next request could already be on its way.
+
+        It then closes after that request, or at the end of its keep-alive time.
+        """
+        if self._busy or not self._open_connections.handing_over:
+            super().shutdown()
 
     @property
     def _busy(self) -> bool:

@@ -95,6 +95,71 @@ class LocalCounter:
         pass
 
 
+class RunPlaces(Protocol):
+    """The places for active runs of the whole gateway, and the queue for them."""
+
+    def request(self, limits: LimitsConfig) -> "asyncio.Future[bool]":
+        """Asks for a place: True when there is one, False if the queue is full."""
+        ...
+
+    def withdraw(self, turn: "asyncio.Future[bool]") -> None:
+        """Leaves the queue, or gives up a place that came at the same moment."""
+        ...
+
+    def force(self) -> None:
+        """Takes a place even if all are taken."""
+        ...
+
+    def leave(self) -> None:
+        """Gives up a place."""
+        ...
+
+
+class LocalPlaces:
+    """The places of this process."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        """How many places are taken."""
+        self._queue: deque[asyncio.Future[bool]] = deque()
+        self._max_running = 0
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def request(self, limits: LimitsConfig) -> "asyncio.Future[bool]":
+        self._max_running = limits.max_running
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if self.running < limits.max_running:
+            self.running += 1
+            turn.set_result(True)
+        elif len(self._queue) >= limits.max_queued:
+            turn.set_result(False)
+        else:
+            self._queue.append(turn)
+        return turn
+
+    def withdraw(self, turn: "asyncio.Future[bool]") -> None:
+        if turn.done():
+            self.leave()
+        else:
+            self._queue.remove(turn)
+
+    def force(self) -> None:
+        self.running += 1
+
+    def leave(self) -> None:
+        """Passes the place to the first run in the queue.
+
+        Drops it if no run waits, or if resumed runs exceed the limit.
+        """
+        if self._queue and self.running <= self._max_running:
+            self._queue.popleft().set_result(True)
+        else:
+            self.running -= 1
+
+
 class _RunLimit(NamedTuple):
     """The maximum number of active runs of a key or a model."""
 
@@ -106,8 +171,8 @@ class _RunLimit(NamedTuple):
 class Admission:
     """Admits runs. While the gateway is full, runs wait in a queue, in order, up to a timeout.
 
-    The `counter` counts the requests and runs of keys and models, possibly for a whole fleet. The
-    queue and the total number of active runs belong to this process.
+    The `counter` counts the requests and runs of keys and models, possibly for a whole fleet.
+    `places` are those of all runs: of this process, or of all processes of this gateway.
     """
 
     def __init__(
@@ -115,12 +180,12 @@ class Admission:
         limits: LimitsConfig,
         refused: Callable[[str], None],
         counter: LimitCounter | None = None,
+        places: RunPlaces | None = None,
     ) -> None:
         """`refused` is called with the reason of each refusal."""
         self._limits, self._refused = limits, refused
         self._counter: LimitCounter = counter or LocalCounter()
-        self._running = 0
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self.places: RunPlaces = places or LocalPlaces()
 
     async def count(self, key: KeyConfig | None) -> None:
         """Counts a request of this key. Raises `Refused` (429) if it exceeds the key's rate."""
@@ -148,10 +213,12 @@ class Admission:
                 if not await self._counter.acquire(limit.name, limit.max_runs):
                     raise self._too_many(limit)
                 acquired.append(limit.name)
-            if self._running < self._limits.max_running:
-                self._running += 1
-            else:
-                await self._wait_in_queue(disconnected)
+            turn = self.places.request(self._limits)
+            if not turn.done():
+                await self._wait_in_queue(turn, disconnected)
+            if not turn.result():
+                problem = Problem(503, "The gateway is full, and so is its queue.", "overloaded")
+                raise self._refusal("queue_full", problem, RETRY_AFTER_SECONDS)
         except BaseException:
             self._release(acquired)
             raise
@@ -165,7 +232,7 @@ class Admission:
         acquired = [limit.name for limit in _limits_of(key, model)]
         for name in acquired:
             self._counter.force_acquire(name)
-        self._running += 1
+        self.places.force()
         return lambda: self._leave(acquired)
 
     def _too_many(self, limit: _RunLimit) -> Refused:
@@ -173,13 +240,13 @@ class Admission:
         problem = Problem(429, message, "too_many_runs")
         return self._refusal("concurrency", problem, RETRY_AFTER_SECONDS)
 
-    async def _wait_in_queue(self, disconnected: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if len(self._queue) >= self._limits.max_queued:
-            problem = Problem(503, "The gateway is full, and so is its queue.", "overloaded")
-            raise self._refusal("queue_full", problem, RETRY_AFTER_SECONDS)
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _wait_in_queue(
+        self,
+        turn: "asyncio.Future[bool]",
+        disconnected: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Waits until the turn is decided. Raises `Refused` and `ClientGone`."""
         leaving = asyncio.create_task(disconnected())
-        self._queue.append(turn)
         entered = False
         try:
             seconds = self._limits.queue_timeout
@@ -187,8 +254,8 @@ class Admission:
             entered = turn.done() and not leaving.done()
         finally:
             leaving.cancel()
-            if not entered:
-                self._leave_queue(turn)
+            if not entered and (not turn.done() or turn.result()):
+                self.places.withdraw(turn)
         if leaving.done():
             raise ClientGone
         if not entered:
@@ -197,29 +264,13 @@ class Admission:
             )
             raise self._refusal("queue_timeout", problem, RETRY_AFTER_SECONDS)
 
-    def _leave_queue(self, turn: asyncio.Future[None]) -> None:
-        if turn.done():
-            self._pass_on()  # the slot came at the moment of giving up
-        else:
-            self._queue.remove(turn)
-
     def _leave(self, acquired: Iterable[str]) -> None:
         self._release(acquired)
-        self._pass_on()
+        self.places.leave()
 
     def _release(self, acquired: Iterable[str]) -> None:
         for name in acquired:
             self._counter.release(name)
-
-    def _pass_on(self) -> None:
-        """Passes a slot to the first run in the queue.
-
-        Drops the slot if no run waits, or if resumed runs exceed the limit.
-        """
-        if self._queue and self._running <= self._limits.max_running:
-            self._queue.popleft().set_result(None)
-        else:
-            self._running -= 1
 
     def _refusal(self, reason: str, problem: Problem, seconds: float) -> Refused:
         self._refused(reason)

@@ -20,7 +20,7 @@ from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.model import AUTO, Model, ModelRequest, Preparation, Settings
-from windlass.models import WIRES
+from windlass.models import plug_in, wire_of
 from windlass.output.spec import OutputSpec, schema_name
 from windlass.request import (
     NO_BUDGET,
@@ -75,11 +75,17 @@ _SUPPORTED_PARTS: Mapping[str, frozenset[PartKind]] = {
     "gemini": _MEDIA,
     "responses": _MEDIA,
     "vertex": _MEDIA,
-    "aistudio": frozenset(),
     "local": frozenset(),
 }
 """The kinds of parts besides text that each provider supports. An OpenAI-compatible service gets
 all parts unchanged and refuses those that it does not support."""
+
+
+def _supported_parts(provider: str) -> frozenset[PartKind] | None:
+    """The kinds of parts that a provider supports; None if the provider itself refuses others."""
+    if provider in _SUPPORTED_PARTS or (found := plug_in(provider)) is None:
+        return _SUPPORTED_PARTS.get(provider)
+    return found.parts
 
 
 class ServedModel:
@@ -99,7 +105,7 @@ class ServedModel:
         self.config, self.model = config, model
         self.name = config.name
         self.provider = config.target.partition("/")[0]
-        self.wire = WIRES.get(self.provider, "")
+        self.wire = wire_of(self.provider)
         """The wire of its provider; empty if it has none."""
         upstream = EnforcedModel(Upstream(model, config.name))
         self._planner = Planner(upstream, settings, executor, config.mode or settings.mode)
@@ -299,12 +305,13 @@ def without_format(extra: dict[str, Any]) -> dict[str, Any]:
 
 def attachments_of(provider: str) -> list[PartKind]:
     """The kinds of parts besides text that this provider may support."""
-    return sorted(_SUPPORTED_PARTS.get(provider, _MEDIA))
+    supported = _supported_parts(provider)
+    return sorted(_MEDIA if supported is None else supported)
 
 
 def check_parts(parts: Sequence[PartPlace], provider: str, model: str) -> None:
     """Raises `InvalidRequest` for the first part that this provider does not support."""
-    supported = _SUPPORTED_PARTS.get(provider)
+    supported = _supported_parts(provider)
     if supported is None:
         return
     for part in parts:

@@ -4,11 +4,13 @@ Labels contain only names of configured models and tools; every other name becom
 number of series is limited, and labels never contain text of clients or models.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from windlass.content import Usage
@@ -51,6 +53,9 @@ class Metrics:
         self._models = {name: _ModelSeries(self._instruments, name) for name in (*models, OTHER)}
         self._tools: dict[str, _ToolSeries] = {}
         self.add_tools((OTHER, *tools))
+        self._requests: dict[tuple[str, str, int, str], tuple[Counter, Histogram]] = {}
+        """The series of answered requests: to find them in the library takes longer than to count.
+        The labels have few values."""
 
     def add_tools(self, names: Iterable[str]) -> None:
         """Adds names of tools, such as those of an MCP server, up to `MAX_TOOLS`."""
@@ -75,8 +80,14 @@ class Metrics:
         """
         known_method = method if method in METHODS else OTHER
         known_model = "" if model is None else model if model in self._models else OTHER
-        self._instruments.requests.labels(route, known_method, status, known_model).inc()
-        self._instruments.request_seconds.labels(route).observe(max(0.0, seconds))
+        labels = (route, known_method, status, known_model)
+        series = self._requests.get(labels)
+        if series is None:
+            counter = self._instruments.requests.labels(*labels)
+            series = counter, self._instruments.request_seconds.labels(route)
+            self._requests[labels] = series
+        series[0].inc()
+        series[1].observe(max(0.0, seconds))
         if key is not None:
             self._instruments.key_requests.labels(key).inc()
 
@@ -98,7 +109,10 @@ class Metrics:
         # `choose_encoder` does not get the header: it fails for a version that is not a number.
         openmetrics = OPENMETRICS in (accept or "").lower()
         encode, content_type = choose_encoder(OPENMETRICS if openmetrics else "")
-        return encode(self._instruments), content_type
+        # Of all processes of this gateway, if it has several.
+        folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+        source = self._instruments if folder is None else MultiProcessCollector(None, folder)
+        return encode(source), content_type
 
 
 class _Instruments(Collector):
@@ -125,7 +139,9 @@ class _Instruments(Collector):
         self.refused = Counter(
             "windlass_refused", "Refused requests.", ("reason",), registry=registry
         )
-        self.running = Gauge("windlass_running_runs", "Active runs.", registry=registry)
+        self.running = Gauge(
+            "windlass_running_runs", "Active runs.", registry=registry, multiprocess_mode="livesum"
+        )
         self.runs = Counter(
             "windlass_runs", "Ended runs.", ("model", "stop_reason"), registry=registry
         )

@@ -49,14 +49,22 @@ from windlass.events import (
 )
 from windlass.jsontext import compact_json
 from windlass.loop.turn import TurnBuilder
+from windlass.models import plug_in
 
 PROVIDERS = {
-    "aistudio": "gcp.gemini",
     "gemini": "gcp.gemini",
     "responses": "openai",
     "vertex": "gcp.vertex_ai",
 }
 """The conventions' names of providers, where they differ from ours."""
+
+
+def provider_name(provider: str) -> str:
+    """The conventions' name of a provider."""
+    if provider in PROVIDERS or (found := plug_in(provider)) is None:
+        return PROVIDERS.get(provider, provider)
+    return found.telemetry_name or provider
+
 
 FAILED: frozenset[StopReason] = frozenset({"error", "deadline"})
 """The stop reasons that are errors."""
@@ -90,7 +98,7 @@ class RunSpans:
         self._traced = run
         self._handlers = _CONTENT_HANDLERS if run.content else _HANDLERS
         self._model = {
-            "gen_ai.provider.name": PROVIDERS.get(run.provider, run.provider),
+            "gen_ai.provider.name": provider_name(run.provider),
             "gen_ai.request.model": run.model,
         }
         self._in_run = self._in_chat = parent

@@ -3,12 +3,11 @@
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Struct
-from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from windlass.settings import Mode
 from windlass.wires.chat.types import ErrorJson
-from windlass.wires.json_types import NonEmptyText
+from windlass.wires.json_types import Field, NonEmptyText
 
 ModeJson = TypeAliasType("ModeJson", Mode)
 

@@ -23,6 +23,7 @@ from windlass.gateway.openapi.operations import (
     path_parameter,
 )
 from windlass.jsontext import offloaded
+from windlass.model import CachingModel
 from windlass.models.local.weights import CATALOG
 from windlass.request import PartKind
 from windlass.wires.errors import Problem
@@ -71,6 +72,14 @@ class ModelListJson(Json):
     data: list[ModelJson]
 
 
+class ClearedJson(Json):
+    """The result of clearing the cache of a model."""
+
+    model: str
+    cleared: Count
+    """How many pages had declarations."""
+
+
 class HealthJson(Json):
     status: Literal["ok"]
 
@@ -110,6 +119,16 @@ PATHS: Paths = {
             summary="Returns one model.",
             parameters=(path_parameter("name", "The model's name; it may contain slashes."),),
             answer=ModelJson,
+            problems=(404, *GUARDED),
+        )
+    },
+    "/v1/models/{name}/cache": {
+        "delete": Operation(
+            id="clearModelCache",
+            summary="Clears the cache of a model's function declarations: the next request declares"
+            " its functions again. Only models of the AI Studio page have such a cache.",
+            parameters=(path_parameter("name", "The model's name; it may contain slashes."),),
+            answer=ClearedJson,
             problems=(404, *GUARDED),
         )
     },
@@ -162,6 +181,14 @@ class InfoRoutes:
         if _is_google_client(request):
             return json_response(model_fields(served.name))
         return json_response(await self._model(served, exchange_of(request.scope).owner))
+
+    async def clear_cache(self, request: Request) -> Response:
+        name, key = request.path_params["name"], exchange_of(request.scope).key
+        served = self._gateway.registry.served(name, key)
+        if not isinstance(served.model, CachingModel):
+            message = f"The model {served.name!r} has no cache of function declarations."
+            raise Refused(Problem(404, message, "no_cache", "model"))
+        return json_response({"model": served.name, "cleared": served.model.clear_cache()})
 
     async def live(self, request: Request) -> Response:
         return json_response({"status": "ok"})

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -12,20 +13,32 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from windlass.content import FunctionCall, FunctionResponse, new_call_id
-from windlass.errors import RunNotFound
-from windlass.events import ApprovalRequested, RunEnded, ToolRunEnded, ToolRunProgress
+from windlass.errors import ConfigError, RunNotFound
+from windlass.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    RunEnded,
+    ToolRunEnded,
+    ToolRunProgress,
+    ToolRunStarted,
+)
 from windlass.gateway.config.tool_loading import mcp_extras
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import Exchange, Receive, Scope, Send, exchange_of
 from windlass.gateway.http.errors import Refused
+from windlass.gateway.routes.mcp_sessions import McpSessions, session_of
 from windlass.gateway.routes.runs import NewestRuns
 from windlass.gateway.routes.tools import OfferedTool, offered_tools
 from windlass.gateway.runs.run import GatewayRun
+from windlass.settings import state_directory
 from windlass.tool import Tool
+from windlass.toolsets.mcp.oauth import derived_key
 from windlass.toolsets.mcp.serving.calls import Request, ServedCall, answer_of, question_of
 from windlass.toolsets.mcp.serving.prompts import PromptFolder
 from windlass.toolsets.mcp.serving.results import RESULT_URI, result_resource
 from windlass.toolsets.mcp.serving.server import ToolServer
+
+log = logging.getLogger("windlass.gateway")
 
 WIRE = "mcp"
 REFUSED = -32000
@@ -34,6 +47,7 @@ MAX_RUNS = 50
 """How many of the newest runs are searched for results."""
 MAX_WAITING = 1000
 """How many calls may wait for their users at once; a client may never come back to its call."""
+NOT_WAITING = "The call does not wait for an answer any more."
 _STATE = "windlass-run:"
 """The start of the state of a call that waits for an answer of its user."""
 
@@ -59,11 +73,13 @@ class GatewayTools:
         """Runs a call, or continues the run that waited for its user. Raises `MCPError`."""
         state = call.params.request_state or ""
         if state.startswith(_STATE):
-            run, after = self._continued(state.removeprefix(_STATE), call)
+            run, after = await self._continued(state.removeprefix(_STATE), tool, call)
         else:
             run, after = await self._started(tool, call), 0
+        request = call.context.request
         try:
-            return await self._answer(run, call, after)
+            with session_of(request.scope if request else {}).calling(run):
+                return await self._answer(run, call, after)
         except asyncio.CancelledError:
             await run.stop()
             raise
@@ -115,16 +131,16 @@ class GatewayTools:
         except Refused as refused:
             raise _error(refused) from None
 
-    def _continued(self, state: str, call: ServedCall) -> tuple[GatewayRun, int]:
+    async def _continued(self, state: str, tool: Tool, call: ServedCall) -> tuple[GatewayRun, int]:
         """The waiting run, with the answers of the call, and the number of its last read event."""
         run_id, _, after = state.partition(":")
         try:
             run = self._gateway.runs.get(run_id)
         except RunNotFound:
-            run = None
+            return await self._repeated(run_id, tool, call)
         owner = exchange_in(call.context).owner
-        if not isinstance(run, GatewayRun) or run.owner != owner:
-            raise MCPError(types.INVALID_PARAMS, "The call does not wait for an answer any more.")
+        if not isinstance(run, GatewayRun) or run.owner != owner or not after.isdigit():
+            raise MCPError(types.INVALID_PARAMS, NOT_WAITING)
         for event in run.log.recorded():
             if isinstance(event, ApprovalRequested):
                 given = (call.params.input_responses or {}).get(event.call.id)
@@ -132,6 +148,32 @@ class GatewayTools:
                     answer = answer_of(event.call, given)
                     run.approve(event.call.id, answer.approved, arguments=answer.arguments)
         return run, int(after)
+
+    async def _repeated(self, run_id: str, tool: Tool, call: ServedCall) -> tuple[GatewayRun, int]:
+        """A new run for a call that waited for its approval when the gateway was stopped.
+
+        Its tool had not started. No other call of an earlier process can be continued, and no call
+        of a run that still waits in another gateway.
+        """
+        try:
+            stored = await self._gateway.find(run_id, exchange_in(call.context).owner)
+            events = await stored.recorded()
+        except RunNotFound:
+            events = ()
+        asked = [event.call for event in events if isinstance(event, ApprovalRequested)]
+        decided = any(isinstance(event, ApprovalResolved | ToolRunStarted) for event in events)
+        ended = bool(asked) and any(isinstance(event, RunEnded) for event in events)
+        given = (call.params.input_responses or {}).get(asked[0].id) if asked else None
+        waited = ended and not decided and _is_same(asked[0], call)
+        if not waited or not isinstance(given, types.ElicitResult):
+            raise MCPError(types.INVALID_PARAMS, NOT_WAITING)
+        run = await self._started(tool, call)
+        async for event in run.events():
+            if isinstance(event, ApprovalRequested):
+                answer = answer_of(event.call, given)
+                run.approve(event.call.id, answer.approved, arguments=answer.arguments)
+                return run, event.seq
+        return run, 0
 
     async def _answer(
         self, run: GatewayRun, call: ServedCall, after: int
@@ -183,6 +225,11 @@ def _question(run: GatewayRun, event: ApprovalRequested) -> types.InputRequiredR
     )
 
 
+def _is_same(asked: FunctionCall, call: ServedCall) -> bool:
+    """Whether a client has repeated the call that its user has approved."""
+    return asked.name == call.params.name and asked.arguments == (call.params.arguments or {})
+
+
 async def _ask(run: GatewayRun, call: ServedCall, question: FunctionCall) -> None:
     answer = await call.ask(question)
     run.approve(question.id, answer.approved, arguments=answer.arguments)
@@ -220,7 +267,19 @@ def tool_server(gateway: Gateway, *, name: str = "windlass", every: bool = False
         prompts=PromptFolder(config.base / folder) if folder else None,
         extras=mcp_extras(config.tool_modules, config.base),
         owner_of=lambda context: exchange_in(context).owner or None,
+        state_key=_state_key(gateway),
     )
+
+
+def _state_key(gateway: Gateway) -> bytes | None:
+    """The key for the state of waiting calls, if they are stored: it outlives the process."""
+    if gateway.service.log is None:
+        return None
+    try:
+        return derived_key(state_directory(), b"mcp request state")
+    except ConfigError as error:
+        log.warning("MCP calls that wait for an approval do not survive a restart: %s", error)
+        return None
 
 
 class McpEndpoint:
@@ -231,6 +290,7 @@ class McpEndpoint:
         self._manager = StreamableHTTPSessionManager(
             server, max_request_body_size=gateway.config.limits.max_body_bytes
         )
+        self._sessions = McpSessions()
         self._ready, self._stop = asyncio.Event(), asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
@@ -239,11 +299,12 @@ class McpEndpoint:
         if owner := exchange_of(scope).owner:
             bind_session(scope, owner)
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        if scope["method"] == "GET":
-            async with self._until_drained(receive) as receive:
+        with self._sessions.connection(scope):
+            if _only_listens(scope):
+                async with self._until_drained(receive) as receive:
+                    await self._manager.handle_request(scope, receive, send)
+            else:
                 await self._manager.handle_request(scope, receive, send)
-        else:
-            await self._manager.handle_request(scope, receive, send)
 
     async def aclose(self) -> None:
         """Ends all sessions."""
@@ -272,6 +333,12 @@ class McpEndpoint:
             yield receive_or_end
         finally:
             drained.cancel()
+
+
+def _only_listens(scope: Scope) -> bool:
+    """Whether the request is a stream of notifications, which stays open until one side ends it."""
+    headers = scope["headers"]
+    return scope["method"] == "GET" or (b"mcp-method", b"subscriptions/listen") in headers
 
 
 def endpoint(gateway: Gateway, server: ToolServer | None) -> McpEndpoint:

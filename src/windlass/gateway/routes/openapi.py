@@ -6,7 +6,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from windlass.gateway.openapi import document_of
 from windlass.gateway.openapi.operations import Operation, Paths
 from windlass.gateway.routes import (
     chats,
@@ -35,6 +34,9 @@ PATHS: Paths = {
 @functools.cache
 def openapi_document() -> JsonObject:
     """The document of the gateway's endpoints."""
+    # Imported here, because it needs pydantic, and most gateways are never asked for it.
+    from windlass.gateway.openapi.document import document_of
+
     return document_of(PATHS)
 
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, NotRequired, cast
 
 import msgspec
 from msgspec import Struct
-from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypeAliasType
@@ -42,7 +41,7 @@ from windlass.tool import Tool
 from windlass.toolsets.mcp.names import SEPARATOR
 from windlass.wires.body import read_as
 from windlass.wires.errors import Problem
-from windlass.wires.json_types import Count, Json
+from windlass.wires.json_types import Count, Field, Json
 
 GATEWAY_ORIGIN = "gateway"
 MAX_RUNS = 200

@@ -44,6 +44,7 @@ class FinishedRun:
         "origin",
         "owner",
         "size",
+        "stored",
     )
 
     def __init__(self, run: GatewayRun, log: RunLog | None) -> None:
@@ -52,6 +53,8 @@ class FinishedRun:
         state = run.state()
         self._state = _exact(encode_json(state))
         self.call_ids = run.call_ids
+        self.stored = run.stored
+        """Whether a log stores the run."""
         self._log = log
         self._count = state.record.events
         self._events = b"" if log is not None else _compact(run.log.recorded(), run.request_size)
@@ -62,11 +65,6 @@ class FinishedRun:
         self.size += len(self._events) if isinstance(self._events, bytes) else run.size
         self.size += run.request_size if run.origin.answer else 0  # it may repeat the request
         clear_frames(run.error)
-
-    @property
-    def stored(self) -> bool:
-        """Whether a log stores the run."""
-        return self._log is not None
 
     async def state(self) -> RunState:
         return _states.decode(self._state)

@@ -5,17 +5,15 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from windlass.content import FunctionCall
+from windlass.client.remote import HostTools
 from windlass.errors import ConfigError
 from windlass.gateway.config import WorkersConfig
-from windlass.loop.executor import ToolExecutor, outside_a_run
-from windlass.loop.policy import Policy
-from windlass.loop.round import answers_to
+from windlass.gateway.config.tool_loading import named_tools
+from windlass.loop.executor import ToolExecutor
 from windlass.messaging.embedded import NatsServer
 from windlass.messaging.unreachable import NatsUnreachable
 from windlass.tool import Tool
 from windlass.toolsets.remote.bridge import Bridge
-from windlass.toolsets.remote.frames import CallRefused, HostCall, Result
 
 log = logging.getLogger("windlass.gateway")
 
@@ -35,8 +33,8 @@ class Workers:
     def __init__(
         self, config: WorkersConfig, tools: Mapping[str, Tool], executor: ToolExecutor
     ) -> None:
-        self._config, self._executor = config, executor
-        self._host_tools = {name: tools[name] for name in config.host_tools if name in tools}
+        self._config = config
+        self._host_tools = HostTools(named_tools(config.host_tools, tools).values(), executor)
         self._server: NatsServer | None = None
         self._bridge: Bridge | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -65,7 +63,7 @@ class Workers:
             servers,
             affinity=config.affinity,
             session_ttl=config.session_ttl,
-            on_host_call=self._run_host_call if self._host_tools else None,
+            on_host_call=self._host_tools.run if self._host_tools else None,
             **options,
         )
         try:
@@ -127,13 +125,3 @@ class Workers:
             await self._bridge.aclose()
         if self._server is not None:
             await self._server.aclose()
-
-    async def _run_host_call(self, session: str, call: HostCall) -> Result | CallRefused:
-        """Runs a tool of the gateway for a worker, under the same rules as for a model."""
-        if call.name not in self._host_tools:
-            return CallRefused(reason=f"the host has no tool {call.name!r} for workers")
-        function_call = FunctionCall(call.name, call.arguments, f"host-{call.key}")
-        run_id = call.key.partition(":")[0]
-        async with outside_a_run(run_id, self._host_tools, Policy()) as run:
-            [answer] = await answers_to([function_call], self._executor, run)
-        return Result(response=answer.response, outcome=answer.outcome)

@@ -201,7 +201,7 @@ def _make(path: Path) -> None:
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if not path.exists():
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         raise StorageError(f"cannot open {path} for writing: {error.strerror}") from error
 

@@ -16,7 +16,7 @@ import msgspec
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
 from windlass.runs.event_log import Follower, MemoryLog, PollingFollower
-from windlass.runs.persisted_log import OwnRuns, StoredLog
+from windlass.runs.persisted_log import COALESCE_SECONDS, OwnRuns, StoredLog
 from windlass.runs.protocol import LogHealth
 from windlass.runs.records import Order, Retention, RunFilter, RunFilters, RunRecord
 from windlass.runs.sqlite import database, process_locks, queries
@@ -43,6 +43,8 @@ STEP_RUNS = 100
 """How many runs one step of an expiry deletes, which blocks writers for some milliseconds."""
 STEP_PAUSE = 0.01
 """The minimum pause between two steps, in seconds. A pause is at least as long as its step."""
+RELAXED_SECONDS = 3 * COALESCE_SECONDS
+"""How long it takes until other processes find a run of a relaxed log."""
 ORDER_SECONDS = 0.2
 """How often to check for orders from other processes, while this process has active runs."""
 
@@ -62,8 +64,11 @@ class SQLiteLog:
         synchronous: Synchronous = "normal",
         reserve: int = 0,
         clock: Callable[[], float] | None = None,
+        relaxed: bool = False,
     ) -> None:
+        """With `relaxed`, runs that no process can resume are written up to 50 ms later."""
         self.path = Path(path)
+        self._relaxed = relaxed
         self._clock = clock
         self._synchronous: Synchronous = synchronous
         self.health = LogHealth()
@@ -84,7 +89,12 @@ class SQLiteLog:
     def begin(self, record: RunRecord) -> MemoryLog:
         self._check_process()
         log = StoredLog(
-            record.id, self._writer, record=record, clock=self._clock, on_end=self._forget
+            record.id,
+            self._writer,
+            record=record,
+            clock=self._clock,
+            on_end=self._forget,
+            relaxed=self._relaxed and bool(record.origin.get("needs_client")),
         )
         return self._add(record.id, log)
 
@@ -157,7 +167,14 @@ class SQLiteLog:
         return PollingFollower(more, after)
 
     async def status(self, run_id: str) -> RunRecord:
-        return await self._read(partial(queries.record_of, run_id=run_id))
+        look = partial(queries.record_of, run_id=run_id)
+        try:
+            return await self._read(look)
+        except RunNotFound:
+            if not self._relaxed:
+                raise
+        await asyncio.sleep(RELAXED_SECONDS)  # another process may not have written it yet
+        return await self._read(look)
 
     async def list(
         self,

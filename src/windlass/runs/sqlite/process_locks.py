@@ -67,7 +67,7 @@ def is_alive(database: Path, writer: int) -> bool:
 def _open(database: Path) -> tuple[int, set[int]]:
     path = _lock_file(database)
     if path not in _held:
-        _held[path] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), set()
+        _held[path] = os.open(path, os.O_RDWR | os.O_CREAT, 0o600), set()
     return _held[path]
 
 

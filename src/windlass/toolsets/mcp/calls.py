@@ -474,7 +474,8 @@ class McpCalls:
     async def log_message(self, params: types.LoggingMessageNotificationParams) -> None:
         """Adds a log message to the log of the run that caused it."""
         origin = self._origin()
-        if origin is not None:
+        # Servers of version 2025-11-25 can ignore the level that the client asks for.
+        if origin is not None and params.level != "debug":
             origin.logged(params)
         said = PrivateText(str(params.data)[:MAX_LOG_CHARS])
         log.debug("%s: %s: %s", self.supervisor.label, params.level, said)

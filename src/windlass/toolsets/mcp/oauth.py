@@ -138,8 +138,13 @@ class LoginStore:
 
     def _cipher(self) -> AESGCM:
         """A cipher with a key that only this user of this server has."""
-        derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=self._scope)
-        return AESGCM(derived.derive(_secret(self._directory)))
+        return AESGCM(derived_key(self._directory, self._scope))
+
+
+def derived_key(directory: Path, purpose: bytes) -> bytes:
+    """A key that is the same in each process with this directory. Raises `ConfigError`."""
+    derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=purpose)
+    return derived.derive(_secret(directory))
 
 
 def _secret(directory: Path) -> bytes:

@@ -5,12 +5,11 @@ A class `NameJson` is called `Name` in the OpenAPI document.
 
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
-from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from windlass.events import RunEvent
 from windlass.wires.chat.write_events import ChatFinishReason
-from windlass.wires.json_types import AnyWholeNumber, Count, Json, NonEmptyText
+from windlass.wires.json_types import AnyWholeNumber, Count, Field, Json, NonEmptyText
 
 _KNOWN_PARTS = ["text", "image_url", "input_audio", "file"]
 _Base64: TypeAlias = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]

@@ -7,10 +7,9 @@ A class `NameJson` is called `Name` in the OpenAPI document.
 
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
-from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from windlass.wires.json_types import AnyWholeNumber, Count, Json, NonEmptyText
+from windlass.wires.json_types import AnyWholeNumber, Count, Field, Json, NonEmptyText
 
 _Limit: TypeAlias = Annotated[AnyWholeNumber, Field(ge=1)]
 

@@ -5,10 +5,9 @@ A class `NameJson` is called `Name` in the OpenAPI document. Requests may have f
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from windlass.wires.json_types import AnyWholeNumber, Count, Json, NonEmptyText
+from windlass.wires.json_types import AnyWholeNumber, Count, Field, Json, NonEmptyText
 
 _KNOWN_BLOCKS = ("text", "image", "document", "thinking", "tool_use", "tool_result")
 

@@ -5,10 +5,9 @@ A class `NameJson` is called `Name` in the document. Items and events may have f
 
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
-from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from windlass.wires.json_types import AnyWholeNumber, Count, Json, NonEmptyText
+from windlass.wires.json_types import AnyWholeNumber, Count, Field, Json, NonEmptyText
 from windlass.wires.responses.read_request import ServerTools
 from windlass.wires.responses.response import Status
 

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import contextlib
 import logging
+import secrets
 import warnings
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -83,8 +84,12 @@ class ToolServer(Server[Any]):
         prompts: PromptFolder | None = None,
         extras: "Sequence[MCPServer]" = (),
         owner_of: Callable[[Request], str | None] | None = None,
+        state_key: bytes | None = None,
     ) -> None:
-        """`owner_of` returns the sender of a request, so that no other client can continue it."""
+        """`owner_of` returns the sender of a request, so that no other client can continue it.
+
+        `state_key` encrypts the state that clients return; None means a key of this process.
+        """
         self._host, self._prompts, self._extras = host, prompts, extras
         self.bus = InMemorySubscriptionBus()
         """Publishes changes to all clients."""
@@ -115,7 +120,7 @@ class ToolServer(Server[Any]):
                 on_set_logging_level=self._set_level,
                 on_subscriptions_listen=ListenHandler(self.bus),
             )
-        security = RequestStateSecurity.ephemeral()
+        security = RequestStateSecurity(keys=[state_key or secrets.token_bytes(32)])
         security.bind_principal = owner_of
         self.middleware.append(RequestStateBoundary(security, default_audience=name))
 

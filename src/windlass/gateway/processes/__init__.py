@@ -1,0 +1,1 @@
+"""Several processes of one gateway: a supervisor, and the limits that its processes share."""
