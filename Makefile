@@ -5,6 +5,9 @@ TOOLS := .venv-tools
 UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+DOCS_INSTALLED := .venv/.docs-installed
+DOCS_ADDRESS ?= 127.0.0.1:8000
+RELEASE_INSTALLED := .venv-release/.installed
 NEED := sh scripts/need.sh
 SHELL_OF_CHROMIUM := chromium-headless-shell:chromium-headless-shell
 CONSOLE := $(BIN)/python scripts/console_project.py
@@ -23,7 +26,7 @@ MEASURED := --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run examples console screenshots quick test mutants check format bench bench-local bench-peers clients bfcl crash crash-fleet docs clean
+.PHONY: help install run examples console screenshots quick test mutants check format bench bench-local bench-peers clients bfcl crash crash-fleet docs docs-serve release clean
 
 help:
 	@echo "make run     run the gateway with the embedded model and a few tools; MODEL=smol for the small one"
@@ -35,12 +38,14 @@ help:
 	@echo "make check   check lint, formatting, types and import layers"
 	@echo "make format  fix lint errors and formatting with ruff"
 	@echo "make bench   compare Windlass with a raw aiohttp loop and the openai SDK"
+	@echo "make bench-peers   install the gateways that make bench compares with: LiteLLM and @musistudio/llms"
 	@echo "make bench-local   measure the embedded models: tool choice and whole tasks"
 	@echo "make clients   test the gateway with real clients that force a call, in Python and Node"
 	@echo "make bfcl    test every gold call and task of BFCL, in every format"
 	@echo "make crash   kill a gateway KILLS times (300), pause it, fill its disk, and check that nothing is lost"
 	@echo "make crash-fleet   do the same with the gateways, workers and NATS servers of a fleet"
-	@echo "make docs    run every example in the documentation"
+	@echo "make docs    build the documentation's site and check it: links, spelling, every example; make docs-serve   show it"
+	@echo "make release   build a release, check it and try it in clean environments; uploads nothing"
 	@echo "make clean   remove what the other targets made"
 
 install: $(INSTALLED)
@@ -63,7 +68,7 @@ screenshots: $(INSTALLED)
 	@WINDLASS_SCREENSHOTS=1 $(BIN)/pytest -q -n0 --timeout 1800 tests/console/test_console_screenshots.py $(ARGS)
 
 quick: $(INSTALLED)
-	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q -n 2 --dist worksteal --durations=10 --durations-min=1 $(ARGS)
+	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=10 --durations-min=1 $(ARGS)
 
 # The tests of a file share a gateway or a browser. Sorted by size, small slow files would run last.
 test: $(INSTALLED)
@@ -97,6 +102,7 @@ bench-local: $(INSTALLED)
 bench-peers: $(INSTALLED)
 	@$(UV) venv --quiet --allow-existing bench/.venv-peers
 	@$(UV) pip install --quiet --python bench/.venv-peers/bin/python 'litellm[proxy]==1.106.2' opentelemetry-sdk
+	@cd bench/node_peers && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --loglevel=error --silent
 
 # The packages of the clients are pinned in bench/clients and installed into separate environments.
 clients: $(INSTALLED)
@@ -114,17 +120,37 @@ crash-fleet: $(INSTALLED)
 bfcl: $(INSTALLED)
 	@BFCL_WHOLE=1 $(BIN)/pytest -q -n $(WORKERS) tests/bfcl $(ARGS)
 
-docs: $(INSTALLED)
-	@$(BIN)/pytest -q tests/test_docs.py $(ARGS)
+# The site's tools belong to their own group, so that `make run` does not install them.
+docs: $(DOCS_INSTALLED)
+	@$(BIN)/python -m scripts.reference
+	@$(BIN)/zensical build --strict --clean
+	@$(BIN)/python scripts/site_check.py
+	@$(BIN)/codespell --config .codespellrc README.md CHANGELOG.md CONTRIBUTING.md docs deploy examples scripts
+	@WINDLASS_SITE=$(CURDIR)/build/site $(BIN)/pytest -q -n 2 --dist loadfile tests/test_docs.py tests/docs $(ARGS)
+
+docs-serve: $(DOCS_INSTALLED)
+	@$(BIN)/python -m scripts.reference
+	@$(BIN)/zensical serve --dev-addr $(DOCS_ADDRESS)
+
+release: $(RELEASE_INSTALLED)
+	@$(PYTHON) scripts/release.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-tools bench/.venv-peers bench/.venv-clients bench/clients/node_modules console/node_modules build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-tools .venv-release docs/reference bench/.venv-peers bench/.venv-clients bench/clients/node_modules bench/node_peers/node_modules console/node_modules build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # --locked: a pyproject.toml that does not match uv.lock is an error; it does not change the lock.
 $(INSTALLED): pyproject.toml uv.lock $(UV)
 	@echo "Installing into .venv (about 1.5 GB with the embedded model; once)" >&2
 	@if [ -t 2 ]; then quiet=; else quiet=--quiet; fi; $(UV) sync --locked $$quiet --compile-bytecode
+	@touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	@$(UV) sync --locked --quiet --inexact --group docs
+	@touch $@
+
+$(RELEASE_INSTALLED): pyproject.toml uv.lock $(UV)
+	@UV_PROJECT_ENVIRONMENT=.venv-release $(UV) sync --locked --quiet --only-group release
 	@touch $@
 
 # On Debian, `python3 -m venv` needs the package python3-venv.

@@ -1,0 +1,296 @@
+"""`make release`: builds, checks and tries a release. Nothing is uploaded.
+
+Each step prints one line, `ok`, `FAILED` or `NOT RUN` with the reason. The exit code is 1 if a step
+failed. A step that needs a service that cannot be reached is reported as not run.
+
+    python scripts/release.py                    everything
+    python scripts/release.py --only build check
+    python scripts/release.py --pythons 3.12     the smoke tests of one version
+    python scripts/release.py --extras core gateway
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+DIST = ROOT / "dist"
+WORK = ROOT / "build" / "release"
+UV = ROOT / ".venv-tools" / "bin" / "uv"
+TOOLS = ROOT / ".venv-release" / "bin"
+SMOKE = ROOT / "scripts" / "smoke.py"
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+WITH_WEIGHTS = "local"
+EXTRAS = ("core", "aistudio", "cli", "fleet", "gateway", "gguf", "mcp", "otel", "all")
+"""What the smoke tests install. `local` is 1.2 GB: `--extras local` tries it."""
+SDIST_TOP = {"src", "CHANGELOG.md", "LICENSE", "README.md", "PKG-INFO", "pyproject.toml"}
+SDIST_TOP |= {".gitignore"}
+EPOCH = "315532800"  # 1980-01-01, the first time that a zip file can have
+UNREACHABLE = re.compile(
+    r"ConnectionError|ConnectTimeout|Name or service not known|Failed to resolve|ServiceError"
+    r"|Temporary failure in name resolution|Max retries exceeded|Connection refused|403|Forbidden"
+)
+
+State = Literal["ok", "FAILED", "NOT RUN"]
+
+
+class Result(NamedTuple):
+    state: State
+    detail: str
+
+
+class CommandFailed(Exception):
+    """A command of a step failed; the text is its output."""
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **environ: str) -> str:
+    """The output of a command. Raises `CommandFailed`."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env={**os.environ, **environ},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode:
+        raise CommandFailed(done.stdout.strip()[-2000:])
+    return done.stdout
+
+
+def version() -> str:
+    """The one source of the version."""
+    text = (ROOT / "src" / "windlass" / "__init__.py").read_text("utf-8")
+    (found,) = re.findall(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)
+    return found
+
+
+def wheel() -> Path:
+    return DIST / f"windlass-{version()}-py3-none-any.whl"
+
+
+def sdist() -> Path:
+    return DIST / f"windlass-{version()}.tar.gz"
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def check_version() -> Result:
+    """The changelog has the version, and a tag of this commit is its tag."""
+    current = version()
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    if not re.search(
+        rf"^## \[{re.escape(current)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE
+    ):
+        return Result("FAILED", f"CHANGELOG.md has no section `## [{current}] - DATE`")
+    tags = run("git", "tag", "--points-at", "HEAD").split()
+    wrong = [tag for tag in tags if tag.startswith("v") and tag != f"v{current}"]
+    if wrong:
+        return Result("FAILED", f"this commit has the tag {wrong[0]}, but the version is {current}")
+    tagged = f"tag v{current}" if f"v{current}" in tags else f"not tagged yet: git tag v{current}"
+    return Result("ok", f"{current}, {tagged}")
+
+
+def build() -> Result:
+    """Two builds in different folders have the same hashes."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    first = _built(DIST)
+    second = _built(WORK / "again")
+    if first != second:
+        return Result("FAILED", f"two builds differ: {first} and {second}")
+    names = ", ".join(f"{name} sha256:{value[:12]}" for name, value in sorted(first.items()))
+    return Result("ok", f"two builds are identical: {names}")
+
+
+def _built(folder: Path) -> dict[str, str]:
+    shutil.rmtree(folder, ignore_errors=True)
+    # Without a cache: a second build must not be a copy of the first.
+    run(UV, "build", "--quiet", "--out-dir", folder, SOURCE_DATE_EPOCH=EPOCH)
+    return {path.name: digest(path) for path in folder.iterdir() if path.suffix in (".whl", ".gz")}
+
+
+def check_contents() -> Result:
+    """The wheel has the package and its data, the sdist what it was built from, and no more."""
+    with zipfile.ZipFile(wheel()) as file:
+        names = file.namelist()
+    info = f"windlass-{version()}.dist-info/"
+    strange = [name for name in names if not name.startswith(("windlass/", info))]
+    wanted = {
+        str(path.relative_to(ROOT / "src"))
+        for path in (ROOT / "src" / "windlass").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    missing = wanted - set(names)
+    with tarfile.open(sdist()) as archive:
+        top = {name.split("/")[1] for name in archive.getnames() if "/" in name}
+    if strange or missing or top - SDIST_TOP or not top >= {"src", "LICENSE", "README.md"}:
+        return Result("FAILED", f"strange {strange}, missing {missing}, top of the sdist {top}")
+    run(TOOLS / "check-wheel-contents", "--ignore", "W002,W009", wheel())
+    return Result("ok", f"{len(names)} files, {wheel().stat().st_size / 1e6:.1f} MB")
+
+
+def check_metadata() -> Result:
+    """`twine check`, and a description whose links work on PyPI."""
+    run(TOOLS / "twine", "check", "--strict", wheel(), sdist())
+    with zipfile.ZipFile(wheel()) as file:
+        text = file.read(f"windlass-{version()}.dist-info/METADATA").decode()
+    relative = relative_links(str(HeaderParser().parsestr(text).get_payload()))
+    if relative:
+        return Result("FAILED", f"links that PyPI cannot follow: {relative}")
+    return Result("ok", "twine check passed; every link of the description is absolute")
+
+
+def relative_links(description: str) -> list[str]:
+    """The links and pictures of a Markdown text that are not absolute."""
+    links = re.findall(r"\]\(([^)\s]+)\)", description)
+    links += re.findall(r'(?:src|srcset|href)="([^"]+)"', description)
+    return [link for link in links if not link.startswith(("https://", "#"))]
+
+
+def make_sbom() -> Result:
+    """CycloneDX documents: one for the core, one for all extras."""
+    made: list[str] = []
+    for name in ("core", "all"):
+        python = _environment(sys.executable, name, name)
+        path = DIST / f"windlass-{version()}-{name}.cdx.json"
+        command = [TOOLS / "cyclonedx-py", "environment", python, "--output-reproducible"]
+        run(*command, "--pyproject", ROOT / "pyproject.toml", "-o", path)
+        parts = json.loads(path.read_text("utf-8"))["components"]
+        made.append(f"{path.name} with {len(parts)} components")
+    return Result("ok", ", ".join(made))
+
+
+def audit() -> Result:
+    """Known vulnerabilities of the locked dependencies."""
+    locked = WORK / "requirements.txt"
+    locked.parent.mkdir(parents=True, exist_ok=True)
+    command = ["export", "--locked", "--quiet", "--extra", "all", "--no-dev", "--no-emit-project"]
+    locked.write_text(run(UV, *command, "--no-hashes"), "utf-8")
+    try:
+        run(TOOLS / "pip-audit", "--disable-pip", "--no-deps", "-r", locked, "--timeout", "15")
+    except CommandFailed as error:
+        lines = str(error).splitlines()
+        if UNREACHABLE.search(str(error)):
+            return Result("NOT RUN", f"the vulnerability service cannot be reached: {lines[-1]}")
+        return Result("FAILED", "\n" + str(error))
+    return Result("ok", "no known vulnerabilities")
+
+
+def check_deploy() -> Result:
+    sys.path.insert(0, str(ROOT))
+    from scripts.deploy_check import CheckFailed, check_all
+
+    try:
+        return Result("ok", "; ".join(check_all()))
+    except CheckFailed as error:
+        return Result("FAILED", str(error))
+
+
+def smoke(pythons: Sequence[str], extras: Sequence[str]) -> Iterator[tuple[str, Result]]:
+    """Installs the wheel with each extra into a clean environment, and tries it there."""
+    for wanted in pythons:
+        program = found_python(wanted)
+        if program is None:
+            yield f"smoke {wanted}", Result("NOT RUN", f"uv cannot provide Python {wanted} here")
+            continue
+        for extra in extras:
+            name = f"smoke {wanted} {extra}"
+            try:
+                python = _environment(program, f"{wanted}-{extra}", extra)
+                yield name, Result("ok", run(python, "-I", SMOKE, extra, cwd=WORK).strip())
+            except CommandFailed as error:
+                yield name, Result("FAILED", "\n" + str(error))
+            finally:
+                shutil.rmtree(WORK / f"{wanted}-{extra}", ignore_errors=True)
+
+
+def found_python(wanted: str) -> str | None:
+    """An installed Python, or one that uv can download."""
+    for command in (("find",), ("install", "--quiet")):
+        try:
+            found = run(UV, "python", *command, wanted, "--no-project")
+        except CommandFailed:
+            continue
+        if command[0] == "install":
+            found = run(UV, "python", "find", wanted, "--no-project")
+        return found.strip().splitlines()[-1]
+    # pyenv's versions are not on the path, so uv does not see them.
+    places = sorted(Path.home().glob(f".pyenv/versions/{wanted}.*/bin/python"))
+    return str(places[-1]) if places else None
+
+
+def _environment(python: str, name: str, extra: str) -> Path:
+    """A new environment with the wheel and an extra; the path of its Python."""
+    folder = WORK / name
+    shutil.rmtree(folder, ignore_errors=True)
+    run(UV, "venv", "--quiet", "--no-project", "--python", python, folder)
+    # By its path: the index may have another package of this name.
+    wanted = f"windlass @ {wheel().as_uri()}" if extra == "core" else _with_extra(extra)
+    program = folder / "bin" / "python"
+    run(UV, "pip", "install", "--quiet", "--python", program, wanted)
+    return program
+
+
+def _with_extra(extra: str) -> str:
+    return f"windlass[{extra}] @ {wheel().as_uri()}"
+
+
+STEPS: dict[str, Callable[[], Result]] = {
+    "version": check_version,
+    "build": build,
+    "contents": check_contents,
+    "metadata": check_metadata,
+    "deploy": check_deploy,
+    "sbom": make_sbom,
+    "audit": audit,
+}
+
+
+def show(name: str, result: Result) -> bool:
+    print(f"{result.state:<8} {name}: {result.detail}", flush=True)
+    return result.state != "FAILED"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=[*STEPS, "smoke"])
+    parser.add_argument("--pythons", nargs="+", default=list(PYTHONS))
+    parser.add_argument("--extras", nargs="+", default=list(EXTRAS))
+    options = parser.parse_args()
+    wanted = options.only or [*STEPS, "smoke"]
+    good = True
+    for name, step in STEPS.items():
+        if name not in wanted:
+            continue
+        try:
+            good &= show(name, step())
+        except CommandFailed as error:
+            good &= show(name, Result("FAILED", "\n" + str(error)))
+    if "smoke" in wanted:
+        for name, result in smoke(options.pythons, options.extras):
+            good &= show(name, result)
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    print(f"\nPython {requires['requires-python']}; files in {DIST.relative_to(ROOT)}")
+    print("ready to upload" if good else "NOT ready: see the steps above")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
