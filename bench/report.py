@@ -3,6 +3,7 @@
 from statistics import median
 from typing import NamedTuple
 
+from plots import Plot
 from scenarios import (
     FLOOR,
     GOALS,
@@ -65,6 +66,33 @@ def show_memory(grown: dict[str, float], runs: int) -> None:
     print(f"\n{f'memory over {runs:,} runs':<32}{'MB per 1,000':>14}")
     for peer, megabytes in grown.items():
         print(f"  {PEERS[peer]:<30}{megabytes:>14.3f}")
+
+
+SHORT = {
+    FLOOR: "aiohttp loop",
+    "windlass": "windlass",
+    "windlass-sync": "windlass, sync",
+    "openai": "openai SDK",
+    "openai-sync": "openai SDK, sync",
+}
+"""The peers in the order and with the names that a plot shows."""
+
+
+def plots(times: dict[str, Times], imports: Times) -> dict[str, Plot]:
+    """CPU of each measured scenario, and of the imports."""
+    found = {
+        name: Plot(
+            SCENARIOS[name].title[0].upper() + SCENARIOS[name].title[1:],
+            "CPU milliseconds",
+            {SHORT[peer]: round(spent[peer] * 1e3, 3) for peer in SHORT if peer in spent},
+        )
+        for name, spent in times.items()
+    }
+    if imports:
+        seconds = {name: imports[name] * 1e3 for name in ("aiohttp", "windlass", "openai")}
+        bars = {name: round(spent, 1) for name, spent in seconds.items() if spent < 1e9}
+        found["import"] = Plot("Import of the package", "CPU milliseconds", bars)
+    return found
 
 
 def verdicts(

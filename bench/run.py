@@ -8,6 +8,8 @@
     python bench/run.py --profile remote      and a remote call's, on both sides
     python bench/run.py --memory 100000       the gateway's memory over so many requests
 
+The figures beside the peers become plots in docs/images/bench.
+
 Every peer is a process of its own, and so is the upstream. Samples are interleaved, a figure is the
 median of its samples, and only ratios mean anything: the milliseconds are this machine's.
 """
@@ -22,10 +24,13 @@ import aistudio
 import durable
 import fleet
 import gateway
+import gateway_processes
+import gateway_streams
 import kept_runs
 import mcp_calls
 import metrics
 import parser as parser_bench
+import plots
 import remote
 import report
 import sizing
@@ -48,6 +53,9 @@ APART: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
     "parser": parser_bench.show,
     "aistudio": aistudio.show,
     "gateway": gateway.show,
+    "processes": gateway_processes.show,
+    "streams": gateway_streams.show_streams,
+    "readers": gateway_streams.show_readers,
     "durable": durable.show,
     "kept": kept_runs.bench,
     "mcp": mcp_calls.show,
@@ -144,6 +152,7 @@ def bench_clients(quick: bool, wanted: list[str]) -> list[report.Verdict]:
             ours = [peer for peer in found if peer == "windlass"]
             grown = {peer: found[peer].ask("memory", runs) for peer in ours}
             report.show_memory(grown, runs)
+    plots.draw(report.plots(times, imports))
     return report.verdicts(times, costs, imports, grown)
 
 

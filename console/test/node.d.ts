@@ -19,5 +19,6 @@ declare module "node:fs" {
   export function readFileSync(path: string, encoding: "utf8"): string;
 }
 declare module "node:process" {
+  export const env: Record<string, string | undefined>;
   export const argv: string[];
 }

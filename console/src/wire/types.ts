@@ -238,6 +238,13 @@ export type ChunkChoice = {
   finish_reason: FinishReason | null;
 };
 
+/** The result of clearing the cache of a model. */
+export type Cleared = {
+  model: string;
+  /** How many pages had declarations. */
+  cleared: number;
+};
+
 export type CompactedResponse = {
   id: string;
   object: "response.compaction";
@@ -1111,6 +1118,7 @@ export type TextDelta = {
   done: false;
 };
 
+/** A piece of the model's reasoning. */
 export type ThoughtDelta = {
   event: "thought_delta";
   text: string;
@@ -1252,6 +1260,7 @@ export type Usage = {
   cost?: string | null;
 };
 
+/** The first event of every run. */
 export type RunStarted = {
   event: "run_started";
   run_id: string;
@@ -1315,6 +1324,7 @@ export type Status = {
   done: false;
 };
 
+/** The tool of a call starts. */
 export type ToolRunStarted = {
   event: "tool_run_started";
   call: FunctionCall;
@@ -1355,6 +1365,7 @@ export type ToolRunEnded = {
   done: false;
 };
 
+/** A call waits for a decision. */
 export type ApprovalRequested = {
   event: "approval_requested";
   call: FunctionCall;
@@ -1365,6 +1376,7 @@ export type ApprovalRequested = {
   done: false;
 };
 
+/** The decision about a call that was waiting. */
 export type ApprovalResolved = {
   event: "approval_resolved";
   call_id: string;
