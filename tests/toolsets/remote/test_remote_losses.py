@@ -83,13 +83,16 @@ async def test_a_worker_that_was_paused_does_not_begin_a_call_that_was_given_up(
     bridge_of: MakeBridge,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(calls, "SILENT_SECONDS", 1.5)
     bridge = bridge_of()
     async with worker_process(nats, session, PAYMENT, tmp_path) as worker:
         pay = await spec_named(bridge, session, "pay")
         look = await spec_named(bridge, session, "look")
         worker.pause()
-        with pytest.raises(ToolError, match="pay was interrupted, effect unknown"):
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(ToolError, match="pay was interrupted, effect unknown"),
+        ):
+            patch.setattr(calls, "SILENT_SECONDS", 1.5)
             await bridge.call(session, pay, {}, ToolContext(run_id="run_1", call_id="call_1"))
         worker.wake()
         await bridge.call(session, look, {}, ToolContext(run_id="run_1", call_id="call_2"))

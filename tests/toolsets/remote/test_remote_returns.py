@@ -259,6 +259,20 @@ async def test_a_worker_that_answers_no_ping_is_lost() -> None:
     assert line.lost == [line.member]
 
 
+async def test_a_worker_has_time_to_answer_from_its_first_call_on() -> None:
+    """Its last announcement may be old, if it had no calls since."""
+    line = Line()
+    line.now += calls.SILENT_SECONDS + 0.1
+    running = line.ask()
+    await line.sent.get()
+    await line.ping()
+    assert line.lost == []
+    line.now += calls.SILENT_SECONDS + 0.1
+    await line.calls.check_workers(cast("Connection", line))
+    with pytest.raises(Lost):
+        await running
+
+
 async def test_that_a_server_is_away_is_said_once(
     mortal: MortalNats, bridge_of: MakeBridge, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -82,6 +82,8 @@ class _Pending:
         self.sent = 0
         """How often the call was sent."""
         self.sent_at = 0.0
+        """When it was sent the last time."""
+        self.first_sent_at = 0.0
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     def lose(self, error: Lost) -> None:
@@ -178,7 +180,7 @@ class PendingCalls:
         oldest = now - SILENT_SECONDS
         self._pings = {n: ping for n, ping in self._pings.items() if ping[1] > oldest}
         for member in {id(each.member): each.member for each in self._pending.values()}.values():
-            if now - member.seen > SILENT_SECONDS:
+            if now - self._silent_since(member) > SILENT_SECONDS:
                 self._lose(member)
             else:
                 number, reply = self._next(member)
@@ -222,8 +224,14 @@ class PendingCalls:
         member = pending.member
         pending.sent += 1
         pending.sent_at = self._clock()
+        if pending.sent == 1:
+            pending.first_sent_at = pending.sent_at
         subject = subjects.to_worker(member.session, member.id, "call")
         await connection.publish(subject, pending.data, pending.reply)
+
+    def _silent_since(self, member: Member) -> float:
+        """When the worker last answered, or had the first reason to."""
+        return max(member.seen, min(pending.first_sent_at for pending in self._at(member)))
 
     def _after_break(self, now: float) -> bool:
         return now - self._broken_at < RETURN_AFTER_BREAK
