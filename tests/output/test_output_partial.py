@@ -1,5 +1,6 @@
 """Values of incomplete answers."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, Field
 from tests.support.typed_answers import (
     GOOD,
     INVOICE,
@@ -123,6 +125,22 @@ def test_missing_fields_are_none_or_their_default(kind: Any, value: Any, made: A
         assert fields == made
     else:
         assert found == made
+
+
+def test_a_default_factory_fills_a_missing_field_anew_each_time() -> None:
+    class Model(BaseModel):
+        tags: list[str] = Field(default_factory=list)
+
+    class Record(msgspec.Struct):
+        tags: list[str] = msgspec.field(default_factory=list)
+
+    row = dataclasses.make_dataclass(
+        "Row", [("tags", list[str], dataclasses.field(default_factory=list))]
+    )
+    for kind in (Model, Record, row):
+        first, second = filled(kind, {}), filled(kind, {})
+        assert first.tags == []
+        assert first.tags is not second.tags
 
 
 def test_aliases_are_the_names_in_the_json() -> None:

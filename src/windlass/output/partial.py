@@ -189,8 +189,8 @@ def _given(fields: "Mapping[str, _Field] | None", values: Mapping[str, Any]) -> 
 class _Field(typing.NamedTuple):
     name: str
     hint: Any
-    default: Any
-    """The value of the field while it is missing."""
+    default: Callable[[], Any]
+    """Makes the value of the field while it is missing."""
 
 
 @functools.lru_cache(256)
@@ -201,12 +201,12 @@ def _fields(kind: Any) -> dict[str, _Field] | None:
     kind = cast("type[Any]", kind)
     if issubclass(kind, BaseModel):
         return {
-            field.alias or name: _Field(name, field.annotation, _default(field))
+            field.alias or name: _Field(name, field.annotation, _model_default(field))
             for name, field in kind.model_fields.items()
         }
     if is_typeddict(kind):
         hints = typing.get_type_hints(kind, include_extras=True)
-        return {name: _Field(name, hint, NOTHING) for name, hint in hints.items()}
+        return {name: _Field(name, hint, _no_value) for name, hint in hints.items()}
     if issubclass(kind, msgspec.Struct):
         return {
             field.encode_name: _Field(field.name, field.type, _struct_default(field))
@@ -221,23 +221,37 @@ def _fields(kind: Any) -> dict[str, _Field] | None:
     return None
 
 
-def _default(field: FieldInfo) -> Any:
-    return None if field.is_required() else field.get_default()
+def _no_value() -> Any:
+    return NOTHING
 
 
-def _struct_default(field: Any) -> Any:
-    return None if field.default is msgspec.NODEFAULT else field.default
+def _none() -> None:
+    return None
 
 
-def _dataclass_default(field: "dataclasses.Field[Any]") -> Any:
-    return None if field.default is dataclasses.MISSING else field.default
+def _model_default(field: FieldInfo) -> Callable[[], Any]:
+    if field.is_required() or field.default_factory_takes_validated_data:
+        return _none
+    return functools.partial(field.get_default, call_default_factory=True)
+
+
+def _struct_default(field: Any) -> Callable[[], Any]:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return cast("Callable[[], Any]", field.default_factory)
+    return _none if field.default is msgspec.NODEFAULT else lambda: field.default
+
+
+def _dataclass_default(field: "dataclasses.Field[Any]") -> Callable[[], Any]:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory
+    return _none if field.default is dataclasses.MISSING else lambda: field.default
 
 
 def _made(kind: type[Any], fields: Mapping[str, _Field], given: dict[str, Any]) -> Any:
     values = {
-        field.name: given.get(field.name, field.default)
+        field.name: value
         for field in fields.values()
-        if field.name in given or field.default is not NOTHING
+        if (value := given[field.name] if field.name in given else field.default()) is not NOTHING
     }
     if issubclass(kind, BaseModel):
         return kind.model_construct(set(given), **values)
