@@ -100,6 +100,12 @@ class App:
         wire_routes = [route for _, routes in by_wire for route in routes]
         self._direct = {route.path: route for route in wire_routes if "{" not in route.path}
         """The routes that need no router: nearly all requests are for them."""
+        self._direct_wires = {
+            route.path: wire
+            for wire, routes in by_wire
+            for route in routes
+            if route.path in self._direct
+        }
         self._endings = tuple(ending for wire in self._wires for ending in wire.endings)
         self._ended = [route for wire, routes in by_wire if wire.endings for route in routes]
         """The routes of paths with these endings, which are found before all others."""
@@ -252,6 +258,8 @@ class App:
 
     def _wire_of(self, scope: Scope) -> Wire | None:
         path = _path_of(scope)
+        if (known := self._direct_wires.get(path)) is not None:
+            return known
         return next((wire for wire in self._wires if wire.serves(path)), None)
 
     def _record(self, scope: Scope, exchange: Exchange) -> None:

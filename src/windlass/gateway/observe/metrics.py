@@ -56,6 +56,9 @@ class Metrics:
         self._requests: dict[tuple[str, str, int, str], tuple[Counter, Histogram]] = {}
         """The series of answered requests: to find them in the library takes longer than to count.
         The labels have few values."""
+        self._keys: dict[tuple[str, str], _KeySeries] = {}
+        """The series of keys and models, for the same reason."""
+        self._key_requests: dict[str, Counter] = {}
 
     def add_tools(self, names: Iterable[str]) -> None:
         """Adds names of tools, such as those of an MCP server, up to `MAX_TOOLS`."""
@@ -89,7 +92,10 @@ class Metrics:
         series[0].inc()
         series[1].observe(max(0.0, seconds))
         if key is not None:
-            self._instruments.key_requests.labels(key).inc()
+            counter = self._key_requests.get(key)
+            if counter is None:
+                counter = self._key_requests[key] = self._instruments.key_requests.labels(key)
+            counter.inc()
 
     def run(self, *, model: str, live: bool, key: str | None = None) -> Callable[[RunEvent], None]:
         """An observer for one run; `key` is the name of its configured key.
@@ -97,8 +103,14 @@ class Metrics:
         The turns of a run that is not `live` are not streamed, so it has no first token.
         """
         series = self._models.get(model) or self._models[OTHER]
-        by_key = None if key is None else _KeySeries(self._instruments, key, series.model)
+        by_key = None if key is None else self._series_of_key(key, series.model)
         return _RunMeter(self._instruments.running, series, self._tools, live, by_key)
+
+    def _series_of_key(self, key: str, model: str) -> "_KeySeries":
+        series = self._keys.get((key, model))
+        if series is None:
+            series = self._keys[key, model] = _KeySeries(self._instruments, key, model)
+        return series
 
     def refused(self, reason: str) -> None:
         """Counts a refused request; `reason` is an error code of the gateway."""

@@ -144,6 +144,8 @@ def with_headers(request: RunRequest, exchange: Exchange) -> RunRequest:
 
 def with_budget(request: RunRequest, exchange: Exchange) -> RunRequest:
     """The request with the budgets of its body or its headers. Raises `InvalidRequest`."""
+    if not request.extra and BUDGET_HEADERS.isdisjoint(exchange.headers):
+        return request
     given: dict[str, Any] = {}
     sent = dict.fromkeys(BUDGET_FIELDS)
     for name, (fields, header) in BUDGET_FIELDS.items():
@@ -196,6 +198,7 @@ BUDGET_FIELDS: dict[str, tuple[tuple[str, ...], bytes]] = {
     "timeout": (("timeout",), b"x-windlass-timeout"),
 }
 """The fields of a body, on any wire, and the header of each budget."""
+BUDGET_HEADERS = frozenset(header for _, header in BUDGET_FIELDS.values())
 BUDGET_READERS: dict[str, Callable[[Any, str], Any]] = {
     "max_tokens_total": _count_from,
     "max_cost": _cost_from,
