@@ -97,10 +97,7 @@ class MemoryLog:
             return
         self.ended = events[-1].done
         now, first = self._now(), len(self._events) + 1
-        numbers = range(first, first + len(events))
-        self._publish(
-            [replace(event, seq=n, time=now) for n, event in zip(numbers, events, strict=True)]
-        )
+        self._publish([replace(event, seq=n, time=now) for n, event in enumerate(events, first)])
 
     def listen(
         self,

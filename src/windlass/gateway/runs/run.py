@@ -61,6 +61,7 @@ class GatewayRun(AsyncRun):
         self._earlier = len(log.recorded()) if log is not None else 0
         """How many of its events an earlier process has written."""
         self._asked_mode: Mode = asked_mode
+        self._mode: Mode | None = None
         self._problem: Problem | None = None
         self._turns = turns
         super().__init__(plan, self._keep_turn, log=log, history=history, orders=orders)
@@ -81,8 +82,13 @@ class GatewayRun(AsyncRun):
 
     @property
     def mode(self) -> Mode:
-        """The function calling mode."""
-        return "native" if self.plan.model is None else mode_of(self.plan.model)
+        """The function calling mode, which no longer changes when the run has ended."""
+        if self._mode is not None:
+            return self._mode
+        mode = "native" if self.plan.model is None else mode_of(self.plan.model)
+        if self.task.done():
+            self._mode = mode
+        return mode
 
     def state(self) -> RunState:
         """Where the run is now. Its record has no size."""
