@@ -80,10 +80,10 @@ async def test_large_events_are_encoded_off_the_event_loop_and_in_their_order(
 ) -> None:
     encoded_in: list[tuple[bool, list[int]]] = []
 
-    def noted(events: Sequence[RunEvent]) -> bytes:
+    def noted(events: Sequence[RunEvent], **options: Any) -> bytes:
         on_loop = threading.current_thread() is threading.main_thread()
         encoded_in.append((on_loop, [event.seq for event in events]))
-        return encoded(events)
+        return encoded(events, **options)
 
     monkeypatch.setattr(stored, "encoded", noted)
     log = log_of(writer, "run_1")

@@ -449,10 +449,11 @@ class Loop:
                 while batch := await read():
                     ready: list[ModelEvent] = []
                     for event in batch:
-                        kind = type(event)
-                        if kind is not TextDelta:
+                        if type(event) is TextDelta:  # nearly all events
+                            size = len(event.text)
+                        else:
                             event = self._checked_event(event, price)
-                        size = size_of(event)
+                            size = size_of(event)
                         if size > LONGEST_DELTA:
                             self._emit_all(ready)
                             ready = []

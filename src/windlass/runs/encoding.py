@@ -26,15 +26,17 @@ SLICE = 4_096
 """The number of events of a long log that are encoded at a time."""
 
 
-def encoded(events: Sequence[RunEvent]) -> bytes:
+def encoded(events: Sequence[RunEvent], *, large: bool | None = None) -> bytes:
     """Encodes the events as JSON. Raises if a tool's result cannot be encoded.
 
-    Progress data that cannot be encoded is replaced, since it is no reason to end a run.
+    `large` is the result of `are_large`, if the caller knows it. Progress data that cannot be
+    encoded is replaced, since it is no reason to end a run.
     """
     if not isinstance(events, list | tuple):  # a long log, which is unpacked in slices
         starts = range(0, len(events), SLICE)
         return b"[" + b",".join(encoded(events[n : n + SLICE])[1:-1] for n in starts) + b"]"
-    encode = _encoded_in_steps if are_large(events) else encode_json
+    large = are_large(events) if large is None else large
+    encode = _encoded_in_steps if large else encode_json
     try:
         return encode(events)
     except Exception:  # noqa: BLE001 - encoding an arbitrary object may raise anything

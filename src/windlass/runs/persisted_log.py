@@ -198,7 +198,7 @@ class StoredLog(MemoryLog):
             return
         try:
             few = len(events) <= PAGE_EVENTS  # and small, so they fit in one page
-            pages = [(events, encoded(events))] if few else _encoded_pages(events)
+            pages = [(events, encoded(events, large=False))] if few else _encoded_pages(events)
         except Exception as error:  # noqa: BLE001 - a tool's result may raise anything
             self._refuse(error)
         else:

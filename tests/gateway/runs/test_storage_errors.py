@@ -375,10 +375,10 @@ async def test_an_event_that_cannot_be_written_ends_its_run_without_a_retry(
         begun.append(1)
         return "odd"
 
-    def picky(events: list[Any]) -> bytes:
+    def picky(events: list[Any], **options: Any) -> bytes:
         if any(getattr(getattr(e, "response", None), "output", None) == "odd" for e in events):
             raise ValueError("odd")
-        return encoded(events)
+        return encoded(events, **options)
 
     monkeypatch.setattr("windlass.runs.persisted_log.encoded", picky)
     config = config_of(ModelConfig(name="m", target="scripted/model", tools=("odd",)))

@@ -114,14 +114,15 @@ def _compact(events: Sequence[RunEvent], request_size: int) -> bytes | Sequence[
     if not isinstance(events, tuple):
         return events
     results = (event.response.response for event in events if type(event) is ToolRunEnded)
+    large = are_large(events)
     if (
         request_size > MAX_COMPACT_BYTES
-        or are_large(events, MAX_COMPACT_BYTES)
+        or (large and are_large(events, MAX_COMPACT_BYTES))
         or any(is_larger(result, MAX_COMPACT_BYTES) for result in results)
     ):
         return events
     try:
-        return _exact(encoded(events))
+        return _exact(encoded(events, large=large))
     except Exception:  # noqa: BLE001 - a tool's result may contain any object
         return events
 
