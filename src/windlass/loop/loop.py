@@ -161,6 +161,11 @@ class Loop:
         self._repeating = False
         self._budget: BudgetName | None = None
         """The budget that is used up."""
+        self._has_budget = (
+            plan.policy.max_tokens_total is not None
+            or plan.policy.max_cost is not None
+            or plan.shared_budget is not None
+        )
         self._demand = demand_of(plan.policy, plan.tools)
         self._rejections = 0
         self._limit_reported = False
@@ -504,11 +509,6 @@ class Loop:
         """Whether the end of a turn may refuse its calls, so that none may start before it."""
         is_strict = self.plan.policy.on_limit != "final_answer"
         return self.plan.shared_budget is not None or (self._has_budget and is_strict)
-
-    @property
-    def _has_budget(self) -> bool:
-        policy, shared = self.plan.policy, self.plan.shared_budget
-        return any(each is not None for each in (policy.max_tokens_total, policy.max_cost, shared))
 
     def _offered(self, terms: Terms) -> tuple[Declaration, ...]:
         if terms.offered is None:
