@@ -240,7 +240,7 @@ def events_page() -> str:
         tag = getattr(windlass, name).__struct_config__.tag
         kinds[name] = getattr(windlass, name).type
         parts += [f"## `{name}`\n", f"`event` is `{tag}`, `type` is `{kinds[name]}`.\n"]
-        parts += [_docstring(found) + "\n", _field_table(found, skip=("seq", "time", "type"))]
+        parts += [_docstring(found) + "\n", _field_table(found, skip=("seq", "time", "type", "done"))]
     head = [
         (
             "A run is a numbered list of events. `client.stream`, `client.subscribe` and "
