@@ -25,6 +25,7 @@ HIDDEN_METHODS = {"answer", "launch", "store_added"}
 """Methods of `AsyncClient` that only its chats call."""
 SHARED_BASE = "Part"
 """A public class whose methods are not repeated for its subclasses."""
+OF_EVERY_EVENT = ("seq", "time", "type", "done")
 WIDTH = 88
 
 
@@ -240,7 +241,7 @@ def events_page() -> str:
         tag = getattr(windlass, name).__struct_config__.tag
         kinds[name] = getattr(windlass, name).type
         parts += [f"## `{name}`\n", f"`event` is `{tag}`, `type` is `{kinds[name]}`.\n"]
-        parts += [_docstring(found) + "\n", _field_table(found, skip=("seq", "time", "type", "done"))]
+        parts += [_docstring(found) + "\n", _field_table(found, skip=OF_EVERY_EVENT)]
     head = [
         (
             "A run is a numbered list of events. `client.stream`, `client.subscribe` and "

@@ -33,6 +33,9 @@ PACKAGES = {
     "openai-sdk": "openai",
     "pydantic-ai": "pydantic_ai",
 }
+NODE = Path(sys.executable).parent / "node"
+NODE_FOLDER = DOCS.parent / "bench" / "clients"
+NODE_PACKAGES = {"ai-sdk": "@ai-sdk/openai", "openai-sdk": "openai"}
 PAGES = [*sorted(DOCS.glob("clients/*.md")), *sorted(DOCS.glob("coming-from/*.md"))]
 ANSWER = "It is sunny in Paris."
 SECONDS = 120
@@ -43,8 +46,8 @@ def get_weather(city: str) -> str:
     return f"sunny in {city}"
 
 
-def programs_of(page: Path) -> list[str]:
-    return [step.text for step in steps_of(page.read_text("utf-8")) if step.language == "py"]
+def programs_of(page: Path, language: str = "py") -> list[str]:
+    return [step.text for step in steps_of(page.read_text("utf-8")) if step.language == language]
 
 
 def answered(request: ModelRequest) -> Turn:
@@ -66,8 +69,22 @@ def test_the_program_of_a_client_gets_an_answer(name: str, gateway: Serving) -> 
     if not python.exists():
         pytest.skip(f"`make clients` installs {PACKAGES[name]}")
     [program] = programs_of(DOCS / "clients" / f"{name}.md")
+    assert set(printed(gateway, program, python, "-c").splitlines()) == {ANSWER}
+
+
+@pytest.mark.parametrize("name", NODE_PACKAGES)
+def test_the_program_of_a_client_in_node_gets_an_answer(name: str, gateway: Serving) -> None:
+    if not (NODE_FOLDER / "node_modules" / NODE_PACKAGES[name]).exists():
+        pytest.skip(f"`make clients` installs {NODE_PACKAGES[name]}")
+    [program] = programs_of(DOCS / "clients" / f"{name}.md", "js")
+    assert printed(gateway, program, NODE, "--input-type=module", "-e").strip() == ANSWER
+
+
+def printed(gateway: Serving, program: str, *command: str | Path) -> str:
+    """The output of a program that uses this gateway instead of that of the page."""
     done = subprocess.run(
-        [python, "-c", program.replace("http://127.0.0.1:8080", gateway.root_url)],
+        [*command, program.replace("http://127.0.0.1:8080", gateway.root_url)],
+        cwd=NODE_FOLDER,
         env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "")},
         text=True,
         capture_output=True,
@@ -75,7 +92,7 @@ def test_the_program_of_a_client_gets_an_answer(name: str, gateway: Serving) -> 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert set(done.stdout.splitlines()) == {ANSWER}
+    return done.stdout
 
 
 def test_every_client_with_a_program_is_tried() -> None:
