@@ -123,7 +123,8 @@ def main() -> int:
     print(
         f"{len(known)} pages, {links:,} links, {len(found)} problems; "
         f"first page {weights[site / 'index.html'] / 1000:.0f} kB, "
-        f"heaviest {weights[heaviest] / 1000:.0f} kB ({heaviest.parent.relative_to(site)})"
+        f"heaviest {weights[heaviest] / 1000:.0f} kB ({heaviest.parent.relative_to(site)}); "
+        f"search index {_compressed(site / 'search.json') / 1000:.0f} kB, once"
     )
     return 1 if found else 0
 
