@@ -132,7 +132,7 @@ docs-serve: $(DOCS_INSTALLED)
 	@$(BIN)/python -m scripts.reference
 	@$(BIN)/zensical serve --dev-addr $(DOCS_ADDRESS)
 
-release: $(RELEASE_INSTALLED)
+release: $(INSTALLED) $(RELEASE_INSTALLED)
 	@$(PYTHON) scripts/release.py $(ARGS)
 
 clean:

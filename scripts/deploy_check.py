@@ -3,6 +3,7 @@
 A line per check; raises `CheckFailed` for an invalid file.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -22,10 +23,11 @@ class CheckFailed(Exception):
     """A file is invalid; the text says why."""
 
 
-def _run(*command: str | Path, cwd: Path = ROOT) -> str:
+def _run(*command: str | Path, **environ: str) -> str:
     done = subprocess.run(
         [str(word) for word in command],
-        cwd=cwd,
+        cwd=ROOT,
+        env={**os.environ, **environ},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -78,6 +80,12 @@ def check_kubernetes() -> str:
     return f"kubernetes: {detail}, not applied (needs a cluster)"
 
 
+def check_nats() -> str:
+    program = ROOT / ".venv" / "bin" / "nats-server"
+    _run(program, "-t", "-c", DEPLOY / "kubernetes/nats.conf", POD_NAME="nats-0")
+    return "nats.conf: nats-server -t passed"
+
+
 def check_configurations() -> str:
     files = [DEPLOY / "windlass.toml", DEPLOY / "fleet.toml", DEPLOY / "kubernetes/windlass.toml"]
     for path in files:
@@ -93,6 +101,7 @@ CHECKS: tuple[Callable[[], str], ...] = (
     check_compose,
     check_unit,
     check_kubernetes,
+    check_nats,
     check_configurations,
 )
 

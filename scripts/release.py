@@ -20,10 +20,10 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.parser import HeaderParser
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
@@ -181,14 +181,35 @@ def audit() -> Result:
     locked.parent.mkdir(parents=True, exist_ok=True)
     command = ["export", "--locked", "--quiet", "--extra", "all", "--no-dev", "--no-emit-project"]
     locked.write_text(run(UV, *command, "--no-hashes"), "utf-8")
+    report = WORK / "audit.json"
+    report.unlink(missing_ok=True)
+    command = ["--disable-pip", "--no-deps", "--timeout", "15", "--format", "json"]
     try:
-        run(TOOLS / "pip-audit", "--disable-pip", "--no-deps", "-r", locked, "--timeout", "15")
+        run(TOOLS / "pip-audit", *command, "-o", report, "-r", locked)
     except CommandFailed as error:
         lines = str(error).splitlines()
-        if UNREACHABLE.search(str(error)):
+        if not report.exists() and UNREACHABLE.search(str(error)):
             return Result("NOT RUN", f"the vulnerability service cannot be reached: {lines[-1]}")
-        return Result("FAILED", "\n" + str(error))
-    return Result("ok", "no known vulnerabilities")
+        if not report.exists():
+            return Result("FAILED", "\n" + str(error))
+    return audited(json.loads(report.read_text("utf-8"))["dependencies"])
+
+
+def audited(dependencies: Sequence[Mapping[str, Any]]) -> Result:
+    """The result of an audit. pip-audit exits with 0 if its service knows no package at all."""
+    found = [
+        f"{each['name']} {each['version']}: {', '.join(one['id'] for one in each['vulns'])}"
+        for each in dependencies
+        if each.get("vulns")
+    ]
+    if found:
+        return Result("FAILED", "; ".join(found))
+    skipped = [each["name"] for each in dependencies if "skip_reason" in each]
+    if skipped:
+        known = len(dependencies) - len(skipped)
+        detail = f"the vulnerability service knows {known} of {len(dependencies)} packages"
+        return Result("NOT RUN", f"{detail}; unknown: {', '.join(skipped[:3])}, ...")
+    return Result("ok", f"no known vulnerabilities in {len(dependencies)} packages")
 
 
 def check_deploy() -> Result:
@@ -261,9 +282,24 @@ STEPS: dict[str, Callable[[], Result]] = {
 }
 
 
-def show(name: str, result: Result) -> bool:
-    print(f"{result.state:<8} {name}: {result.detail}", flush=True)
-    return result.state != "FAILED"
+def results(options: argparse.Namespace) -> Iterator[tuple[str, Result]]:
+    wanted = options.only or [*STEPS, "smoke"]
+    for name, step in STEPS.items():
+        if name not in wanted:
+            continue
+        try:
+            yield name, step()
+        except CommandFailed as error:
+            yield name, Result("FAILED", "\n" + str(error))
+    if "smoke" in wanted:
+        yield from smoke(options.pythons, options.extras)
+
+
+def verdict(states: Mapping[str, State]) -> str:
+    if "FAILED" in states.values():
+        return "NOT ready: see the steps above"
+    missing = [name for name, state in states.items() if state == "NOT RUN"]
+    return f"ready, but not run: {', '.join(missing)}" if missing else "ready to upload"
 
 
 def main() -> int:
@@ -274,22 +310,14 @@ def main() -> int:
     parser.add_argument("--pythons", nargs="+", default=list(PYTHONS))
     parser.add_argument("--extras", nargs="+", default=list(EXTRAS))
     options = parser.parse_args()
-    wanted = options.only or [*STEPS, "smoke"]
-    good = True
-    for name, step in STEPS.items():
-        if name not in wanted:
-            continue
-        try:
-            good &= show(name, step())
-        except CommandFailed as error:
-            good &= show(name, Result("FAILED", "\n" + str(error)))
-    if "smoke" in wanted:
-        for name, result in smoke(options.pythons, options.extras):
-            good &= show(name, result)
+    states: dict[str, State] = {}
+    for name, result in results(options):
+        print(f"{result.state:<8} {name}: {result.detail}", flush=True)
+        states[name] = result.state
     requires = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     print(f"\nPython {requires['requires-python']}; files in {DIST.relative_to(ROOT)}")
-    print("ready to upload" if good else "NOT ready: see the steps above")
-    return 0 if good else 1
+    print(verdict(states))
+    return 1 if "FAILED" in states.values() else 0
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Exits with 1 and lists the problems if there are any.
 """
 
 import gzip
+import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,6 +25,8 @@ class Page(NamedTuple):
     ids: set[str]
     links: list[str]
     loads: list[str]
+    escapes: int
+    """Visible backslashes before a bar."""
 
 
 class _Reader(HTMLParser):
@@ -46,8 +49,10 @@ class _Reader(HTMLParser):
 
 def read(path: Path) -> Page:
     reader = _Reader()
-    reader.feed(path.read_text("utf-8"))
-    return Page(path, reader.ids, reader.links, reader.loads)
+    text = path.read_text("utf-8")
+    reader.feed(text)
+    escapes = len(re.findall(r"<td><code>[^<]*\\\|", text))
+    return Page(path, reader.ids, reader.links, reader.loads, escapes)
 
 
 def pages(site: Path) -> dict[Path, Page]:
@@ -82,6 +87,8 @@ def problems(site: Path, known: dict[Path, Page]) -> list[str]:
                 and unquote(parts.fragment) not in by_path[target].ids
             ):
                 found.append(f"{name}: no such heading {link}")
+        if page.escapes:
+            found.append(f"{name}: {page.escapes} tables show a backslash before a bar")
         for load in page.loads:
             parts = urlsplit(load)
             if parts.scheme in ("http", "https") or parts.netloc:
@@ -116,7 +123,8 @@ def main() -> int:
     print(
         f"{len(known)} pages, {links:,} links, {len(found)} problems; "
         f"first page {weights[site / 'index.html'] / 1000:.0f} kB, "
-        f"heaviest {weights[heaviest] / 1000:.0f} kB ({heaviest.parent.relative_to(site)})"
+        f"heaviest {weights[heaviest] / 1000:.0f} kB ({heaviest.parent.relative_to(site)}); "
+        f"search index {_compressed(site / 'search.json') / 1000:.0f} kB, once"
     )
     return 1 if found else 0
 

@@ -1,13 +1,18 @@
 """Pieces of Markdown pages."""
 
+import re
 from collections.abc import Iterable
 
 NOTE = "Generated from the code of Windlass {version}."
 
 
 def cell(text: str) -> str:
-    """The text of a table's cell: one line, with its bars escaped."""
-    return " ".join(text.split()).replace("|", "\\|")
+    """The text of a table's cell: one line, with its bars escaped.
+
+    The site shows a backslash in code, and does not take a bar in code for the end of the cell.
+    """
+    parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    return "".join(part if part[:1] == "`" else part.replace("|", "\\|") for part in parts)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

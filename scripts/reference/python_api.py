@@ -1,7 +1,7 @@
 """The pages about the Python interface, from signatures and docstrings."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -21,6 +21,11 @@ GROUPS = {
 ELSEWHERE = {"ApprovalRequested": "Events", "BudgetExceeded": "Errors"}
 """The groups that have their own pages."""
 HIDDEN_BASES = {"Struct", "Protocol", "Generic", "NamedTuple", "TypedDict", "ABC"}
+HIDDEN_METHODS = {"answer", "launch", "store_added"}
+"""Methods of `AsyncClient` that only its chats call."""
+SHARED_BASE = "Part"
+"""A public class whose methods are not repeated for its subclasses."""
+OF_EVERY_EVENT = ("seq", "time", "type", "done")
 WIDTH = 88
 
 
@@ -130,10 +135,14 @@ def _field_table(found: Any, *, skip: Iterable[str] = ()) -> str:
         for name, kind, default, text in _fields(found)
         if name not in skip and "ClassVar" not in kind
     ]
+    return _without_empty_columns(("Field", "Type", "Default", "Meaning"), rows)
+
+
+def _without_empty_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table, or nothing without rows."""
     if not rows:
         return ""
-    columns = [n for n in range(4) if n == 0 or any(row[n] for row in rows)]
-    head = ("Field", "Type", "Default", "Meaning")
+    columns = [n for n in range(len(head)) if n == 0 or any(row[n] for row in rows)]
     return table([head[n] for n in columns], ([row[n] for n in columns] for row in rows))
 
 
@@ -143,12 +152,17 @@ def _property_table(found: Any) -> str:
         for name, member in _members(found)
         if member.kind.value == "attribute" and "property" in member.labels
     ]
-    return table(("Property", "Type", "Meaning"), rows) if rows else ""
+    return _without_empty_columns(("Property", "Type", "Meaning"), rows)
 
 
 def _methods(found: Any) -> Iterator[str]:
+    base = next((base for base in _bases(found) if base.name == SHARED_BASE), None)
+    if base is not None:
+        yield f"A subclass of [`{SHARED_BASE}`](#{SHARED_BASE.lower()}), with its methods.\n"
     for name, member in _members(found):
-        if member.kind.value != "function":
+        if member.kind.value != "function" or name in HIDDEN_METHODS:
+            continue
+        if base is not None and member.parent is base:
             continue
         prefix = "async " if "async" in member.labels else ""
         yield f"#### `{found.name}.{name}`\n"
@@ -227,7 +241,7 @@ def events_page() -> str:
         tag = getattr(windlass, name).__struct_config__.tag
         kinds[name] = getattr(windlass, name).type
         parts += [f"## `{name}`\n", f"`event` is `{tag}`, `type` is `{kinds[name]}`.\n"]
-        parts += [_docstring(found) + "\n", _field_table(found, skip=("seq", "time"))]
+        parts += [_docstring(found) + "\n", _field_table(found, skip=OF_EVERY_EVENT)]
     head = [
         (
             "A run is a numbered list of events. `client.stream`, `client.subscribe` and "

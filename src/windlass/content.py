@@ -93,14 +93,17 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="typ
 
     @staticmethod
     def from_text(text: str) -> "Text":
+        """Creates a part with text."""
         return Text(text)
 
     @staticmethod
     def from_thought(text: str) -> "Thought":
+        """Creates a part with text of the model's reasoning."""
         return Thought(text)
 
     @staticmethod
     def from_bytes(data: bytes, mime_type: str) -> "InlineData":
+        """Creates a part with an image or other media, from its bytes."""
         return InlineData(data, mime_type)
 
     @staticmethod
@@ -116,18 +119,21 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="typ
 
     @staticmethod
     def from_uri(uri: str, mime_type: str | None = None) -> "FileData":
+        """Creates a part with an image or other media, by its address."""
         return FileData(uri, mime_type)
 
     @staticmethod
     def from_function_call(
         name: str, args: dict[str, Any] | None = None, *, id: str | None = None
     ) -> "FunctionCall":
+        """Creates a call of a tool, with a new id if `id` is None."""
         return FunctionCall(name, compact_json(args or {}), id or new_call_id())
 
     @staticmethod
     def from_function_response(
         name: str, response: dict[str, Any], *, id: str = ""
     ) -> "FunctionResponse":
+        """Creates the result of a call."""
         return FunctionResponse(name, response, id)
 
     def to_dict(self) -> dict[str, Any]:
@@ -283,10 +289,12 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @classmethod
     def user(cls, *parts: "AnyPart | str | os.PathLike[str]") -> "Message":
+        """Creates a message of the user. A string is text, a path is a file."""
         return cls("user", _parts_from(parts))
 
     @classmethod
     def assistant(cls, *parts: "AnyPart | str | os.PathLike[str]") -> "Message":
+        """Creates a message of the model. A string is text, a path is a file."""
         return cls("assistant", _parts_from(parts))
 
     @classmethod
@@ -331,6 +339,7 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @classmethod
     def from_json(cls, data: bytes | str) -> "Message":
+        """Reads the output of `to_json`."""
         return cls.from_dict(msgspec.json.decode(data, type=dict[str, Any]))
 
 

@@ -96,6 +96,13 @@ def test_a_tutorial_can_be_followed_to_its_end(page: str, tmp_path: Path) -> Non
         follower.follow((DOCS / "tutorials" / f"{page}.md").read_text())
 
 
+@pytest.mark.parametrize("page", ["read-calls", "keys-and-limits"])
+def test_the_commands_of_a_guide_work(page: str, tmp_path: Path) -> None:
+    with FakeOpenAI() as fake, follower_of(tmp_path, fake) as follower:
+        follower.follow((DOCS / "guides" / f"{page}.md").read_text())
+    assert follower.outputs
+
+
 def test_every_tutorial_is_followed() -> None:
     pages = {path.stem for path in (DOCS / "tutorials").glob("*.md")} - {"index"}
     assert pages == set(SCRIPTS)

@@ -42,6 +42,21 @@ def test_relative_links_of_a_description_are_found() -> None:
     assert release.relative_links(text) == ["docs/a.md", "c.png"]
 
 
+def test_an_audit_without_an_answer_is_not_a_clean_audit() -> None:
+    clean = {"name": "a", "version": "1", "vulns": []}
+    skipped = {"name": "b", "skip_reason": "Dependency not found on PyPI"}
+    bad = {"name": "c", "version": "2", "vulns": [{"id": "PYSEC-1"}]}
+    assert release.audited([clean]).state == "ok"
+    assert release.audited([clean, skipped]).state == "NOT RUN"
+    assert release.audited([skipped, bad]) == ("FAILED", "c 2: PYSEC-1")
+
+
+def test_the_verdict_names_the_steps_that_were_not_run() -> None:
+    assert release.verdict({"build": "ok"}) == "ready to upload"
+    assert release.verdict({"build": "ok", "audit": "NOT RUN"}) == "ready, but not run: audit"
+    assert release.verdict({"audit": "NOT RUN", "build": "FAILED"}).startswith("NOT ready")
+
+
 def test_the_address_of_the_project_is_the_same_everywhere() -> None:
     urls = PROJECT["project"]["urls"]
     site = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]

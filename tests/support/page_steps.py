@@ -7,6 +7,7 @@ running until the end of the page.
 
 import os
 import re
+import shlex
 import subprocess
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -44,8 +45,20 @@ def tab_of(page: str, title: str) -> str:
 
 
 def commands_of(text: str) -> list[str]:
-    """The commands of a block, with their continuation lines."""
-    return [line for line in re.sub(r"\\\n\s*", "", text).splitlines() if line.strip()]
+    """The commands of a block, with their continuation lines and the lines of quoted texts."""
+    commands: list[str] = []
+    begun = ""
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        begun = f"{begun}\n{line}" if begun else line
+        try:
+            shlex.split(begun, comments=True)
+        except ValueError:  # a quote is still open
+            continue
+        if begun.strip():
+            commands.append(begun)
+        begun = ""
+    assert not begun, f"a quote is not closed: {begun}"
+    return commands
 
 
 class Follower:
@@ -84,7 +97,8 @@ class Follower:
         printed = ""
         for step in steps_of(page):
             if step.title == "Output":
-                assert printed.strip() == step.text.strip()
+                shown, wanted = printed.strip(), step.text.strip()
+                assert shown == wanted, f"the page has\n{wanted}\nbut this was printed:\n{shown}"
             elif step.title:
                 path = self.folder / step.title
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -63,6 +63,7 @@ class Client:
 
     @property
     def model(self) -> Model:
+        """The model of the client's runs."""
         return self._client.model
 
     @overload
