@@ -206,7 +206,7 @@ async def test_a_made_up_number_stays_if_the_model_is_sure_that_no_call_is_neede
         (0.1, 0.9, "Weather in Paris?", True),
         (0.1, 0.3, "Weather in Paris?", False),
         (0.4, 0.6, "Weather in Paris?", False),
-        (0.1, 0.9, "How is the weather?", False),
+        (0.2, 0.9, "How is the weather?", False),
         (0.01, 0.98, "How is the weather?", True),
     ],
 )

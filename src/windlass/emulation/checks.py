@@ -79,7 +79,7 @@ _BEHAVIOUR = re.compile(
 
 _LIKELY = 0.4
 """How likely it must be that a request asks for a call."""
-_CERTAIN = 0.9
+_CERTAIN = 0.75
 """The same for a call with an argument that the model made up."""
 _MAX_REQUEST_CHARS = 1000
 _MAX_FACTS_CHARS = 600
