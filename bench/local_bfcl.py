@@ -1,8 +1,9 @@
 """A sample of the Berkeley Function Calling Leaderboard, asked of an embedded model.
 
-    python bench/local_bfcl.py                        about 60 cases, an hour on two idle cores
+    python bench/local_bfcl.py                        about 80 cases, an hour on two idle cores
     python bench/local_bfcl.py --count 4 --seed mine  4 cases of each category, others than above
     python bench/local_bfcl.py --only irrelevance --show
+    python bench/local_bfcl.py --log cases.jsonl      each case as a line; a second run continues
 
 Each seed chooses other cases, so that a method is not tuned to those that it is measured by. The
 checker is BFCL's own. A case of `irrelevance` is right if no function is called.
@@ -18,6 +19,7 @@ import types
 from collections import Counter
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from local_methods import METHODS
@@ -34,6 +36,8 @@ CATEGORIES = (
     "parallel_multiple",
     "live_simple",
     "live_multiple",
+    "live_parallel",
+    "live_parallel_multiple",
     "irrelevance",
     "live_irrelevance",
 )
@@ -44,6 +48,8 @@ GROUPS = {
     "parallel_multiple": "non-live",
     "live_simple": "live",
     "live_multiple": "live",
+    "live_parallel": "live",
+    "live_parallel_multiple": "live",
     "irrelevance": "irrelevance",
     "live_irrelevance": "irrelevance",
 }
@@ -140,12 +146,14 @@ async def measure(options: argparse.Namespace) -> None:
     kind, client_of = METHODS[options.method]
     local = kind(options.model)
     await local.load()
-    right, asked = Counter[str](), Counter[str]()
+    right, asked, done = Counter[str](), Counter[str](), _verdicts(options.log)
     async with client_of(local) as client:
         for category in options.only or CATEGORIES:
             began = time.perf_counter()
             for case in sample(options.seed, options.count, (category,)):
-                right[category] += await _asked(client, case, options.show)
+                known = done.get(case.row["id"])
+                verdict = await _asked(client, case, options) if known is None else known
+                right[category] += verdict
                 asked[category] += 1
             seconds = (time.perf_counter() - began) / max(1, asked[category])
             print(f"{category}: {right[category]} of {asked[category]}, {seconds:.0f} s each")
@@ -157,16 +165,28 @@ async def measure(options: argparse.Namespace) -> None:
             print(f"{group}: {good} of {total}, {good / total:.0%}")
 
 
-async def _asked(client: AsyncClient, case: Case, show: bool) -> bool:
+def _verdicts(log: Path | None) -> dict[str, bool]:
+    """The cases that an earlier run asked, and whether they were right."""
+    if log is None or not log.exists():
+        return {}
+    rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    return {row["id"]: row["right"] for row in rows}
+
+
+async def _asked(client: AsyncClient, case: Case, options: argparse.Namespace) -> bool:
     reply = await client.generate(
         case.messages, tools=case.tools, execute_tools=False, max_tokens=300
     )
     calls = [(call.name, call.arguments) for call in reply.calls]
     right = case.is_right(calls)
-    if show and not right:
-        question = case.row["question"][0][-1]["content"][:200]
+    question = case.row["question"][0][-1]["content"][:200]
+    if options.show and not right:
         print(f"  {case.row['id']}: {question!r} {calls} {reply.text[:200]!r}", file=sys.stderr)
         sys.stderr.flush()
+    if options.log is not None:
+        row = {"id": case.row["id"], "right": right, "question": question, "calls": calls}
+        with options.log.open("a", encoding="utf-8") as file:
+            print(json.dumps({**row, "text": reply.text[:200]}), file=file)
     return right
 
 
@@ -182,6 +202,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=8, help="cases of each category")
     parser.add_argument("--seed", default="windlass", help="chooses the cases")
     parser.add_argument("--only", nargs="+", choices=CATEGORIES, help="only these categories")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="write each case to this file")
     parser.add_argument("--show", action="store_true", help="print what went wrong")
     asyncio.run(measure(parser.parse_args()))
 

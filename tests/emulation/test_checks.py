@@ -1,5 +1,8 @@
 """A small model writes its calls as a program, and its turns are checked."""
 
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ from tests.support.asking import WEATHER, asked, calls_of, end_of, events_of, te
 
 from windlass.content import FunctionCall, FunctionDeclaration, FunctionResponse, Message, Usage
 from windlass.emulation.profiles import emulated_by_profile
+from windlass.events import ModelEvent, TextDelta
 from windlass.jsontext import compact_json
 from windlass.model import Model, ModelRequest, Settings
 from windlass.testing import ScriptedModel, Step, refuse, say
@@ -34,6 +38,28 @@ class SmallModel(ScriptedModel):
 def small(*script: Step) -> tuple[Model, SmallModel]:
     inner = SmallModel(list(script))
     return emulated_by_profile(inner), inner
+
+
+class ScoredModel(SmallModel):
+    """Reports the likely first tokens of its first answers."""
+
+    def __init__(self, script: list[Step], first_tokens: Iterable[dict[str, float]]) -> None:
+        super().__init__(script)
+        self._first_tokens = iter(first_tokens)
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        async with super().stream(request) as events:
+            yield self._scored(events, next(self._first_tokens, {}))
+
+    async def _scored(
+        self, events: AsyncIterator[ModelEvent], likely: dict[str, float]
+    ) -> AsyncGenerator[ModelEvent]:
+        top = [{"token": token, "logprob": math.log(each)} for token, each in likely.items()]
+        async for event in events:
+            scored = isinstance(event, TextDelta) and bool(top)
+            logprobs = {"content": [{"top_logprobs": top}]}
+            yield replace(event, logprobs=logprobs) if scored else event
 
 
 def question(prompt: str) -> ModelRequest:
@@ -151,17 +177,51 @@ async def test_a_number_that_no_function_returns_stays(script: tuple[str, ...]) 
 
 
 async def test_calls_that_need_no_result_are_made_at_once() -> None:
-    model, inner = small(f'{PARIS}\nrome = get_weather(city="Rome")\n{PARIS}')
+    model, inner = small(f'{PARIS}\nrome = get_weather(city="Rome")\n{PARIS}', "Yes")
     events = await events_of(model, question("Weather in Paris and Rome"))
     assert made_by(events) == [
         ("get_weather", {"city": "Paris"}),
         ("get_weather", {"city": "Rome"}),
     ]
-    assert len(inner.requests) == 1
+    assert len(inner.requests) == 2
+
+
+async def test_several_calls_of_a_function_that_does_not_fit_are_left_out() -> None:
+    model, _ = small(f'{PARIS}\nrome = get_weather(city="Rome")', "No", "Both are old.")
+    events = await events_of(model, question("Are Paris and Rome old?"))
+    assert calls_of(events) == []
+    assert text_of(events) == "Both are old."
+
+
+async def test_a_made_up_number_stays_if_the_model_is_sure_that_no_call_is_needed() -> None:
+    inner = ScoredModel(["none", "It has 21 parts."], [{"none": 0.9}])
+    events = await events_of(emulated_by_profile(inner), question("How many parts has Paris?"))
+    assert text_of(events) == "It has 21 parts."
+    assert len(inner.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("no_call", "fits", "prompt", "called"),
+    [
+        (0.1, 0.9, "Weather in Paris?", True),
+        (0.1, 0.3, "Weather in Paris?", False),
+        (0.4, 0.6, "Weather in Paris?", False),
+        (0.2, 0.9, "How is the weather?", False),
+        (0.01, 0.98, "How is the weather?", True),
+    ],
+)
+async def test_a_call_needs_enough_probability_and_more_with_a_made_up_argument(
+    no_call: float, fits: float, prompt: str, called: bool
+) -> None:
+    first_tokens = [{"par": 0.9 - no_call, "none": no_call}, {"Yes": fits, "No": 1 - fits}]
+    inner = ScoredModel([PARIS, "Yes", "I do not know."], first_tokens)
+    events = await events_of(emulated_by_profile(inner), question(prompt))
+    assert bool(calls_of(events)) is called
+    assert all(each.settings.logprobs for each in inner.requests[:2])
 
 
 async def test_calls_are_made_one_by_one_if_the_caller_asks_for_it() -> None:
-    model, _ = small(f'{PARIS}\nrome = get_weather(city="Rome")')
+    model, _ = small(f'{PARIS}\nrome = get_weather(city="Rome")', "Yes")
     request = replace(question("Weather in Paris and Rome"), parallel_tool_calls=False)
     assert made_by(await events_of(model, request)) == [("get_weather", {"city": "Paris"})]
     later = replace(after_result("Weather in Paris and Rome", 18), parallel_tool_calls=False)

@@ -1,9 +1,10 @@
 """`CheckedModel`: a small model writes the calls that a request needs as a program.
 
-Before the only call of a program, the model answers a small question, "can this function do what
-the request asks for?". A step that needs a result is written again when the result is known. A
-number in an answer that no result and no request contains is one that the model made up, such as a
-conversion: the model must then call a function.
+If all calls of a program are of one function, the model answers a small question, "can this
+function do what the request asks for?". The probabilities of this answer and of `none` decide. A
+step that needs a result is written again when the result is known. A number in an answer that no
+result and no request contains is one that the model made up, such as a conversion: the model must
+then call a function.
 """
 
 import logging
@@ -20,17 +21,28 @@ from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.content import FunctionCall, FunctionDeclaration, Message, Usage, new_call_id
+from windlass.emulation import relevance
 from windlass.emulation.constrain import is_refusal
 from windlass.emulation.history import with_system
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.numbers import Numbers, numbers_in
 from windlass.emulation.output import schema_prompt
 from windlass.emulation.planning import Asked, continuing, planning
-from windlass.emulation.program import Made, Program, Signature, Step, Unresolved, signatures
+from windlass.emulation.program import (
+    NO_CALL,
+    Made,
+    Program,
+    Signature,
+    Step,
+    Unresolved,
+    signatures,
+)
 from windlass.emulation.prompt import quoted, result_sentence
+from windlass.emulation.relevance import is_made_up
 from windlass.errors import ModelError
 from windlass.events import (
     ModelEvent,
@@ -46,7 +58,6 @@ from windlass.model import (
     NONE,
     Model,
     ModelRequest,
-    Settings,
     callable_functions,
     warmed,
 )
@@ -66,46 +77,11 @@ _BEHAVIOUR = re.compile(
 )
 """Words of a system message that tell the assistant how to behave."""
 
-_RELEVANCE = (
-    "You decide whether a function can do exactly what a request asks for. Answer Yes or No."
-)
-_PAIR = "Request: {request}\nFunction: {function}\nCan this function do what the request asks for?"
-_PAIRS = (
-    ("Is it warm in Cairo today?", "get_weather(city, unit): Current weather of a city.", True),
-    (
-        "What is the volume of a cone with radius 3 and height 7?",
-        "calculate_discount(price, percent): The price after a discount.",
-        False,
-    ),
-    ("Who discovered penicillin?", "find_book(title): Finds a book by its title.", False),
-    (
-        "How far is it from Rome to Milan by car?",
-        "route_distance(start, end, unit): Distance between two cities by road.",
-        True,
-    ),
-    (
-        "Find the longest side of a triangle with sides 3, 4 and x.",
-        "triangle_area(base, height): The area of a triangle from its base and height.",
-        False,
-    ),
-    (
-        "Book a table for two in Lyon tonight.",
-        "reserve_restaurant(city, people, time): Reserves a table in a restaurant.",
-        True,
-    ),
-    (
-        "What will the share price of Tesla be next year?",
-        "get_stock_price(symbol): The current price of a share.",
-        False,
-    ),
-    (
-        "I want to hear something by Miles Davis.",
-        "play_music(artist, volume): Plays songs of an artist.",
-        True,
-    ),
-)
+_LIKELY = 0.4
+"""How likely it must be that a request asks for a call."""
+_CERTAIN = 0.75
+"""The same for a call with an argument that the model made up."""
 _MAX_REQUEST_CHARS = 1000
-_MAX_FUNCTION_CHARS = 400
 _MAX_FACTS_CHARS = 600
 _MAX_EARLIER = 4
 _MAX_EARLIER_CHARS = 300
@@ -154,7 +130,7 @@ class CheckedModel:
         if not tools:
             await self._emulated.warm(request)
             return
-        await warmed(self._model, _asked_about("Hello", "hello()"))
+        await warmed(self._model, relevance.asking("Hello", "hello()"))
         if not request.messages or request.messages[-1].role != "user":
             request = replace(request, messages=(*request.messages, Message.user("Hello")))
         task = _Task(request, tools)
@@ -178,17 +154,22 @@ class CheckedModel:
                     yield event
             return
         calls = _first_calls(program, task.request_numbers)
-        if calls and len(program.steps) == 1:
-            fits, usage = await self._fits(task, program.steps[0].function.tool)
+        if calls and len(program.names) == 1:
+            wanted, usage = await self._wanted(task, program)
             spent += usage
-            if not fits:
+            if not wanted:
                 log.info("%s does not need the function that it called", self.name)
                 calls = []
         if calls:
             for event in _turn(task, calls, spent):
                 yield event
             return
-        another = None if program.steps else self._program_after_all
+
+        async def after_all(task: "_Task") -> tuple[list[FunctionCall], Usage]:
+            return await self._program_after_all(task, program.no_call)
+
+        may_need_calls = not program.steps and 1 - program.no_call >= _LIKELY
+        another = after_all if may_need_calls else None
         async with aclosing(self._checked_answer(task, spent, another)) as events:
             async for event in events:
                 yield event
@@ -223,19 +204,21 @@ class CheckedModel:
             yield TextDelta(sentences.held)
         yield end
 
-    async def _program_after_all(self, task: "_Task") -> tuple[list[FunctionCall], Usage]:
+    async def _program_after_all(
+        self, task: "_Task", no_call: float
+    ) -> tuple[list[FunctionCall], Usage]:
         """The first calls of a program, for a request that seemed to need none."""
         names = [each.name for each in task.functions]
         text, spent = await self._text(planning(task.asked, names))
-        program = Program.read(text, task.functions)
+        program = Program(Program.read(text, task.functions).steps, no_call)
         calls = _first_calls(program, task.request_numbers)
         first = program.steps[0] if calls else None
         if first is None or not task.request_numbers.explain(_given(first)):
             return [], spent
         if first.literals and not task.mentions(first.literals):
             return [], spent
-        fits, usage = await self._fits(task, first.function.tool)
-        if not fits:
+        wanted, usage = await self._wanted(task, program)
+        if not wanted:
             return [], spent + usage
         self._keep(task, program)
         return calls, spent + usage
@@ -299,13 +282,15 @@ class CheckedModel:
         key = task.asked.text()
         if key in self._programs:
             return self._programs[key], Usage()
-        text, spent = await self._text(planning(task.asked))
-        program = Program.read(text, task.functions)
+        said = await self._said(planning(task.asked))
+        program, spent = Program.read(said.text, task.functions), said.usage
+        no_call = said.first.get(NO_CALL, 0.0)
         first = program.steps[0] if program.steps else None
         if first is not None and not task.request_numbers.explain(_given(first)):
             again, usage = await self._begun_otherwise(task, first)
             program, spent = again or program, spent + usage
         program, usage = await self._without_extra_steps(task, program)
+        program = Program(program.steps, no_call)
         self._keep(task, program)
         return program, spent + usage
 
@@ -323,9 +308,9 @@ class CheckedModel:
             and not task.mentions(step.literals - _literals(steps[:index]))
         ]
         for function in {step.function.name: step.function for step in doubtful}.values():
-            fits, usage = await self._fits(task, function.tool)
+            fit, usage = await self._fit(task, function.tool)
             spent += usage
-            if not fits:
+            if fit < _LIKELY:
                 log.info("%s does not need %s", self.name, function.name)
                 doubted = [step for step in doubtful if step.function is function]
                 steps = [step for step in steps if step not in doubted]
@@ -393,10 +378,22 @@ class CheckedModel:
         step, spent = await self._written_again(task, program, values, others)
         return (_certain(task, step, values) if step else None), spent
 
-    async def _fits(self, task: "_Task", tool: FunctionDeclaration) -> tuple[bool, Usage]:
-        """Whether the function can do what the request asks for."""
-        text, usage = await self._text(_asked_about(task.question, _described(tool)))
-        return not text.strip().lower().startswith("no"), usage
+    async def _wanted(self, task: "_Task", program: Program) -> tuple[bool, Usage]:
+        """Whether the request asks for what the first function of the program does.
+
+        A call with a made-up argument is doubtful: only a certain answer counts.
+        """
+        first = program.steps[0]
+        fit, usage = await self._fit(task, first.function.tool)
+        made_up = any(map(task.has_made_up, program.steps))
+        certainty = fit * (1 - program.no_call)
+        log.debug("%s: fits %.2f, no call %.2f", first.function.name, fit, program.no_call)
+        return certainty >= (_CERTAIN if made_up else _LIKELY), usage
+
+    async def _fit(self, task: "_Task", tool: FunctionDeclaration) -> tuple[float, Usage]:
+        """How likely it is that the function can do what the request asks for."""
+        said = await self._said(relevance.asking(task.question, relevance.described(tool)))
+        return relevance.fit(said.text, said.first), said.usage
 
     def _answer(
         self, task: "_Task", spent: Usage
@@ -419,15 +416,28 @@ class CheckedModel:
                 yield event
 
     async def _text(self, request: ModelRequest) -> tuple[str, Usage]:
+        said = await self._said(request)
+        return said.text, said.usage
+
+    async def _said(self, request: ModelRequest) -> "_Said":
         pieces: list[str] = []
-        usage = Usage()
+        usage, first = Usage(), dict[str, float]()
         async with self._model.stream(request) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
                     pieces.append(event.text)
+                    first = first or relevance.first_token(event.logprobs)
                 elif isinstance(event, TurnEnded):
                     usage = event.usage
-        return "".join(pieces), usage
+        return _Said("".join(pieces), usage, first)
+
+
+class _Said(Struct, frozen=True):
+    """What the model wrote, and the likely first tokens with their probabilities."""
+
+    text: str
+    usage: Usage
+    first: dict[str, float]
 
 
 _AnotherStep: TypeAlias = Callable[["_Task"], Awaitable[tuple[list[FunctionCall], Usage]]]
@@ -474,6 +484,22 @@ class _Task:
         """Whether the question contains one of the values."""
         question = self.question.lower()
         return any(value.lower() in question for value in values)
+
+    def has_made_up(self, step: Step) -> bool:
+        """Whether a required argument of the step comes neither from the conversation nor from
+        another step."""
+        try:
+            arguments = {} if step.needs else step.call_arguments({})
+        except Unresolved:
+            return False
+        said = " ".join((*(each.text for each in self.request.messages), self.question))
+        return any(
+            not step.function.schema(name).get("enum")
+            and value != step.function.schema(name).get("default")
+            and is_made_up(value, said)
+            for name, value in arguments.items()
+            if name in step.function.required
+        )
 
     def has_addresses(self, text: str) -> bool:
         """Whether all addresses of the text are in the conversation or in a result."""
@@ -615,22 +641,6 @@ def _turn(task: _Task, calls: Sequence[FunctionCall], usage: Usage) -> list[Mode
             ToolCallEnded(index, call),
         ]
     return [*made, TurnEnded("tool_calls", usage, message_extra=_MARK)]
-
-
-def _asked_about(request: str, function: str) -> ModelRequest:
-    """The question whether a function can do what a request asks for."""
-    messages = [Message.system(_RELEVANCE)]
-    for asked, offered, fits in _PAIRS:
-        text = _PAIR.format(request=asked, function=offered)
-        messages += [Message.user(text), Message.assistant("Yes" if fits else "No")]
-    messages.append(Message.user(_PAIR.format(request=request, function=function)))
-    return ModelRequest(tuple(messages), settings=Settings(max_tokens=1, temperature=0.0))
-
-
-def _described(tool: FunctionDeclaration) -> str:
-    names = ", ".join(tool.parameters.get("properties") or {})
-    text = " ".join(tool.description.split())
-    return quoted(f"{tool.name}({names}): {text}"[:_MAX_FUNCTION_CHARS])[1:-1]
 
 
 def _with_schema(request: ModelRequest) -> ModelRequest:

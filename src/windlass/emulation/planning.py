@@ -98,6 +98,8 @@ hotel = find_hotel(city="Lyon", stars=4)""",
 )
 _MAX_TOKENS = 400
 _MAX_RESULT_CHARS = 600
+_TOP_TOKENS = 10
+"""The probability of `none` counts, also if the model writes a call."""
 
 
 def _examples() -> list[Message]:
@@ -150,5 +152,7 @@ def continuing(
 
 def _request(asked: Asked, begun: tuple[str, ...], grammar: str) -> ModelRequest:
     messages = (*_START, Message.user(asked.text()), *map(Message.assistant, begun))
-    settings = Settings(max_tokens=_MAX_TOKENS, temperature=0.0)
+    settings = Settings(
+        max_tokens=_MAX_TOKENS, temperature=0.0, logprobs=True, top_logprobs=_TOP_TOKENS
+    )
     return ModelRequest(messages, settings=settings, extra={"grammar": grammar})

@@ -179,8 +179,10 @@ class Made(Struct, frozen=True):
 class Program:
     """The calls that a request needs."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Step], no_call: float = 0.0) -> None:
         self.steps = steps
+        self.no_call = no_call
+        """How likely the model found it that no call is needed; 0 if that is not known."""
 
     @classmethod
     def read(cls, text: str, functions: Sequence[Signature]) -> "Program":
