@@ -17,7 +17,7 @@ from tests.toolsets.mcp.oauth_server import OAuthServer
 import windlass.cli.mcp_login
 from windlass.cli import main
 from windlass.errors import ConfigError
-from windlass.gateway.config import load_config
+from windlass.gateway.config import load_config, tool_loading
 from windlass.gateway.config.key_hashes import key_hash
 from windlass.testing import ScriptedModel
 from windlass.toolsets.mcp.oauth import Login, LoginStore
@@ -32,7 +32,7 @@ def guarded() -> Iterator[OAuthServer]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, guarded: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, guarded: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a configuration of that server, two keys, and a browser that logs in."""
     keys = "".join(
         f'[[keys]]\nname = "{name}"\nhash = "{key_hash(f"key-{name}")}"\n' for name in USERS
@@ -57,7 +57,11 @@ state_dir = "{tmp_path}"
     monkeypatch.setattr("webbrowser.open", browse)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    return tmp_path
+    before = set(tool_loading._servers)
+    yield tmp_path
+    # A process keeps its connections until it exits, and logs that this server is gone.
+    for connection in set(tool_loading._servers) - before:
+        tool_loading._servers.pop(connection).close()
 
 
 def log_in(guarded: OAuthServer, *users: str, options: tuple[str, ...] = ()) -> None:
