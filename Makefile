@@ -70,7 +70,7 @@ screenshots: $(INSTALLED)
 quick: $(INSTALLED)
 	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=10 --durations-min=1 $(ARGS)
 
-# The tests of a file share a gateway or a browser. Sorted by size, small slow files would run last.
+# The tests of a file share a gateway or a browser. tests/support/scheduling.py chooses the order of the files.
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
 	@$(NEED) $(SHELL_OF_CHROMIUM) || echo "Testing with chromium instead, which takes longer" >&2

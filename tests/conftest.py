@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.support import needs
+from tests.support import needs, scheduling
 from tests.support.on_wires import TARGETS as WIRES
 from tests.support.on_wires import WireStage
 from tests.support.plain_text import PlainTextModel
 from tests.support.thoroughness import QUICK, WHOLE, examples
 
 from windlass import AsyncClient, RunEvent
+from windlass.models.local import engine
 from windlass.testing import ScriptedModel
 
 MakeClient = Callable[..., AsyncClient]
@@ -49,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "no_wire(reason, *wires): what these wires cannot carry")
     if QUICK:
         config.pluginmanager.register(needs.Guard())
+    engine._processors = lambda: 1  # on busy cores, two threads mostly wait for each other
     gc.disable()  # until all tests are collected: nearly everything that is imported stays
 
 
@@ -65,6 +67,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(selected) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if not _is_selected(item)])
         items[:] = selected
+    if config.getoption("dist", "no") == "loadfile" or hasattr(config, "workerinput"):
+        scheduling.order_files(items)
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    return scheduling.FromBothEnds(config, log)
 
 
 def _is_selected(item: pytest.Item) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 from tests.console.stage import Stage
-from tests.support.browsing import FLAGS, HEADLESS
+from tests.support.browsing import HEADLESS, LEAN
 
 from windlass.testing import Script
 
@@ -19,7 +19,7 @@ StageOf = Callable[..., Awaitable[Stage]]
 @pytest_asyncio.fixture(loop_scope="session", scope="package")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        flags = [*FLAGS, "--js-flags=--expose-gc", "--enable-precise-memory-info"]
+        flags = [*LEAN, "--js-flags=--expose-gc", "--enable-precise-memory-info"]
         browser = await playwright.chromium.launch(executable_path=HEADLESS, args=flags)
         yield browser
         await browser.close()

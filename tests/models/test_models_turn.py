@@ -178,14 +178,16 @@ async def test_broken_framing_never_ends_as_a_success_with_less(wire: Any) -> No
 @both
 @either
 async def test_silence_is_tried_again_and_then_told(wire: Any, request_: ModelRequest) -> None:
-    options = {"timeouts": Timeouts(read=0.25), "waiting": Waits()}
+    options = {"timeouts": Timeouts(read=0.5), "waiting": Waits()}
     async with wire[0]([hang(), "Awake."]) as fake:
         assert text(await turn(model_at(wire, fake, **options), request_)) == "Awake."
+    waits = Waits()
+    options = {"timeouts": Timeouts(read=0.25), "waiting": waits}
     async with wire[0](hang()) as fake:
         with pytest.raises(ModelError, match="in time") as raised:
             await turn(model_at(wire, fake, retry=Retry(attempts=2), **options), request_)
     assert raised.value.retryable
-    assert len(fake.requests) == 2
+    assert len(waits.seconds) == 1, "a busy fake may not have read the second request yet"
 
 
 async def test_silence_in_the_middle_is_a_cut() -> None:

@@ -4,9 +4,8 @@ import asyncio
 import functools
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
 
 from windlass import AsyncClient
@@ -23,6 +22,9 @@ from windlass.wires.messages.write_events import (
     MessageHead,
     message_fields,
 )
+
+if TYPE_CHECKING:
+    import anthropic
 
 HEAD = MessageHead("msg_0123456789", "claude-test", 7)
 LIMITS = RequestLimits()
@@ -98,7 +100,9 @@ class _Answers:
 
 
 @functools.cache
-def _sdk() -> tuple[anthropic.Anthropic, _Answers]:
+def _sdk() -> "tuple[anthropic.Anthropic, _Answers]":
+    import anthropic  # takes seconds
+
     answers = _Answers()
     transport = httpx2.Client(transport=httpx2.MockTransport(answers))
     return anthropic.Anthropic(api_key="k", http_client=transport, max_retries=0), answers
@@ -106,7 +110,7 @@ def _sdk() -> tuple[anthropic.Anthropic, _Answers]:
 
 def client_reading(
     content: bytes, status: int = 200, content_type: str = "text/event-stream"
-) -> anthropic.Anthropic:
+) -> "anthropic.Anthropic":
     """Anthropic's SDK, whose requests all get this answer."""
     client, answers = _sdk()
     headers = {"content-type": content_type, "request-id": "req_1"}

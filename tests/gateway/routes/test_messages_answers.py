@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import anthropic
 import pytest
-from anthropic.types.beta import BetaMessage
 from tests.support.message_answers import sse_events
 from tests.support.messages_gateway import (
     CONNECTOR,
@@ -94,8 +92,11 @@ async def test_a_stream_and_a_body_are_the_same_message(script: str, headers: An
     assert usage.items() <= streamed_usage.items()
 
 
+@pytest.mark.sdk
 @pytest.mark.parametrize("script", SCRIPTS)
 async def test_the_sdk_accepts_every_body(script: str) -> None:
+    from anthropic.types.beta import BetaMessage
+
     body = await MessagesGateway(*SCRIPTS[script]).message(CONNECTOR, **TOOLS_OF)
     message = BetaMessage.model_validate(body)
     assert message.to_dict(mode="json", exclude_unset=True) == body
@@ -409,8 +410,11 @@ async def hold() -> str:
     return "held"
 
 
+@pytest.mark.sdk
 @pytest.mark.parametrize("waits", ["tool", "model"])
 def test_pings_keep_an_idle_stream_alive(waits: str) -> None:
+    from anthropic import Anthropic
+
     Door.gate = Gate()
     held = slow(say("Done."), Door.gate)
     model = ScriptedModel([call("hold"), "Done."] if waits == "tool" else [held])
@@ -420,7 +424,7 @@ def test_pings_keep_an_idle_stream_alive(waits: str) -> None:
     )
     with (
         Serving(config, models={"m": model}, tools=[hold]) as serving,
-        anthropic.Anthropic(base_url=serving.root_url, api_key="k", max_retries=0) as client,
+        Anthropic(base_url=serving.root_url, api_key="k", max_retries=0) as client,
         client.messages.with_streaming_response.create(
             model="m", max_tokens=9, messages=[{"role": "user", "content": "Go."}], stream=True
         ) as response,

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import anthropic
 import pytest
 from tests.support.asgi import Answer, bearer, post, request
 from tests.support.message_answers import client_reading, sse_events
@@ -183,11 +182,14 @@ async def test_an_upstreams_rate_limit_keeps_its_delay() -> None:
     assert answer.headers["retry-after"] == "700"
 
 
+@pytest.mark.sdk
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 409, 413, 422, 429, 500, 503, 529])
 def test_the_sdk_raises_its_own_error_for_every_status(status: int) -> None:
+    from anthropic import APIStatusError
+
     body = error_body(Problem(status, "Not today."))
     client = client_reading(body, status, "application/json")
-    with pytest.raises(anthropic.APIStatusError) as raised:
+    with pytest.raises(APIStatusError) as raised:
         client.messages.create(
             model="m", max_tokens=9, messages=[{"role": "user", "content": "Go."}]
         )
@@ -232,6 +234,7 @@ async def test_a_prompt_that_is_too_long_lets_claude_code_compact(
 # Errors after the stream began.
 
 
+@pytest.mark.sdk
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
@@ -250,6 +253,8 @@ async def test_a_prompt_that_is_too_long_lets_claude_code_compact(
 async def test_an_error_in_the_stream_is_an_event_that_the_sdk_raises(
     fault: Any, kind: str
 ) -> None:
+    from anthropic import APIError
+
     answer = await MessagesGateway(fault).post(asking(stream=True))
     assert answer.status == 200
     *_, last = sse_events(answer.body)
@@ -259,7 +264,7 @@ async def test_an_error_in_the_stream_is_an_event_that_the_sdk_raises(
     assert b"message_stop" not in answer.body
     client = client_reading(answer.body)
     with (
-        pytest.raises(anthropic.APIError) as raised,
+        pytest.raises(APIError) as raised,
         client.messages.stream(
             model="m", max_tokens=9, messages=[{"role": "user", "content": "Go."}]
         ) as reading,

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import anthropic
 import httpx2
 import pytest
 from tests.support.asgi import bearer, post, request
@@ -350,11 +349,14 @@ async def test_names_of_clients_are_no_labels_of_metrics() -> None:
 # Lists of models.
 
 
+@pytest.mark.sdk
 async def test_models_are_listed_in_anthropics_form_to_anthropics_clients() -> None:
+    from anthropic.types import ModelInfo
+
     gateway = MessagesGateway(served=SERVED)
     listed = (await gateway.get("/v1/models", VERSION)).json
     [model] = listed["data"]
-    assert anthropic.types.ModelInfo.model_validate(model).id == "m"
+    assert ModelInfo.model_validate(model).id == "m"
     assert model["created_at"].endswith("Z")
     assert (listed["has_more"], listed["first_id"], listed["last_id"]) == (False, "m", "m")
     assert (await gateway.get("/v1/models")).json["object"] == "list"
@@ -372,11 +374,14 @@ async def test_a_key_sees_its_models_and_their_aliases() -> None:
     assert [model["id"] for model in answer.json["data"]] == ["little"]
 
 
+@pytest.mark.sdk
 async def test_one_model_is_shown_by_its_name_or_alias() -> None:
+    from anthropic.types import ModelInfo
+
     gateway = MessagesGateway(served=BIG)
     for name in ("big", "claude-sonnet-4", "claude-opus-5"):
         shown = (await gateway.get(f"/v1/models/{name}", VERSION)).json
-        assert anthropic.types.ModelInfo.model_validate(shown).id == name
+        assert ModelInfo.model_validate(shown).id == name
 
 
 # Counting tokens.

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import websockets
-from agents import Agent, ModelSettings, Runner, set_tracing_disabled
-from agents.models.openai_responses import OpenAIResponsesWSModel
 from openai import AsyncOpenAI, NotFoundError
 from tests.support.responding import is_stored, text_of
 from tests.support.serving import Serving, config_of
@@ -411,9 +409,13 @@ async def test_the_sdk_of_openai_connects(serving: Serving, scripts: Scripts) ->
     assert last.response.output_text == "Four."
 
 
+@pytest.mark.sdk
 async def test_an_agent_of_openai_agents_uses_the_socket(
     serving: Serving, scripts: Scripts
 ) -> None:
+    from agents import Agent, ModelSettings, Runner, set_tracing_disabled
+    from agents.models.openai_responses import OpenAIResponsesWSModel
+
     set_tracing_disabled(True)
     prompt = scripts.prompt(call("count_letters", word="four"), "Four.")
     async with AsyncOpenAI(base_url=serving.base_url, api_key="none") as client:

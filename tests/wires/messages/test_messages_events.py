@@ -56,6 +56,8 @@ from windlass.wires.messages.write_events import (
     message,
 )
 
+pytestmark = pytest.mark.sdk  # nearly every test lets Anthropic's SDK read the stream
+
 SHOWN = Form(server_tools=True)
 
 
