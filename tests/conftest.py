@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "no_wire(reason, *wires): what these wires cannot carry")
     if QUICK:
         config.pluginmanager.register(needs.Guard())
-    engine._processors = lambda: 1  # on busy cores, two threads mostly wait for each other
+    engine.available_cores = lambda: 1  # on busy cores, two threads mostly wait for each other
     gc.disable()  # until all tests are collected: nearly everything that is imported stays
 
 

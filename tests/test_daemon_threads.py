@@ -5,9 +5,11 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import CancelledError
+from pathlib import Path
 
 import pytest
 
+from windlass import threads
 from windlass.jsontext import offloaded
 from windlass.threads import DaemonThreads
 
@@ -82,3 +84,18 @@ if child:
     assert os.waitpid(child, 0)[1] == 0
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_the_usable_cores_follow_the_affinity_and_the_quota_of_a_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quota = tmp_path / "cpu.max"
+    monkeypatch.setattr(threads, "QUOTA_FILE", quota)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 5}, raising=False)
+    assert threads.available_cores() == 3
+    for text, cores in (("max 100000", 3), ("150000 100000", 2), ("10000 100000", 1)):
+        quota.write_text(text)
+        assert threads.available_cores() == cores, text
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert threads.available_cores() == 1

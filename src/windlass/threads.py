@@ -1,4 +1,4 @@
-"""`DaemonThreads`: a pool of threads that works until the process has exited."""
+"""`DaemonThreads`: a pool of threads that works until the process has exited; the usable cores."""
 
 import contextlib
 import functools
@@ -7,11 +7,27 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakSet
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
+"""The quota of a container, on Linux."""
+
+
+def available_cores() -> int:
+    """The cores that this process may use: its affinity, and the quota of its container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        quota, period = QUOTA_FILE.read_text("ascii").split()
+        cores = min(cores or 1, -(-int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass  # no such file, or no quota
+    return max(1, cores or 1)
 
 
 class DaemonThreads(Executor):

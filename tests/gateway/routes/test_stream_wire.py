@@ -64,6 +64,13 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
+@pytest.fixture(scope="module")
+def calm_stage() -> Iterator[Stage]:
+    """Its heartbeats are so rare that none is sent, even on a busy machine."""
+    with Stage(server=ServerConfig(heartbeat=600.0, access_log=False)) as stage:
+        yield stage
+
+
 @pytest.fixture(params=WIRES)
 def upstream(stage: Stage, request: pytest.FixtureRequest) -> Upstream:
     chosen = stage.upstreams[request.param]
@@ -131,9 +138,12 @@ async def test_usage_comes_last_and_is_the_whole_runs(stage: Stage, upstream: Up
 
 
 @pytest.mark.parametrize("options", [{}, {"stream_options": {"include_usage": False}}])
-async def test_usage_is_sent_only_on_request(stage: Stage, upstream: Upstream, options: Body):
+@pytest.mark.parametrize("wire", WIRES)
+async def test_usage_is_sent_only_on_request(calm_stage: Stage, wire: str, options: Body):
+    # Without heartbeats: one before the first token has no fields of the service.
+    upstream = calm_stage.upstreams[wire]
     upstream.plays("Hello.")
-    chunks = await streamed(stage, upstream.model, **options)
+    chunks = await streamed(calm_stage, upstream.model, **options)
     fields = CHUNK_FIELDS | SERVICE_FIELDS[upstream.wire]
     assert all(chunk.keys() == fields for chunk in chunks)
     assert all(chunk["choices"] for chunk in chunks)
@@ -380,13 +390,6 @@ async def test_a_call_that_breaks_off_is_never_finished(stage: Stage):
     with pytest.raises(ValueError, match="char"):
         json.loads(arguments)
     assert error["error"]["code"] == "stream_cut"
-
-
-@pytest.fixture(scope="module")
-def calm_stage() -> Iterator[Stage]:
-    """Its heartbeats are so rare that none is sent, even on a busy machine."""
-    with Stage(server=ServerConfig(heartbeat=600.0, access_log=False)) as stage:
-        yield stage
 
 
 @pytest.mark.parametrize(

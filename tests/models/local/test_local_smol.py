@@ -69,7 +69,7 @@ def servers() -> Iterator[list[Watched]]:
         patch.setattr(engines, "_engines", {})
         patch.setattr(engines, "Engine", lambda path, context: Engine(path, context, watched))
         # Tests run in parallel: threads that wait for each other would be slow.
-        patch.setattr(runtime, "_processors", lambda: 1)
+        patch.setattr(runtime, "available_cores", lambda: 1)
         yield opened
         engines.unload()
 

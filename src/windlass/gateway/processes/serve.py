@@ -11,7 +11,8 @@ from windlass.errors import ConfigError
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.http.listener import address_of, bound_socket
 from windlass.gateway.processes.member import Assignment
-from windlass.gateway.processes.supervisor import Supervisor, available_cores, python_command
+from windlass.gateway.processes.supervisor import Supervisor, python_command
+from windlass.threads import available_cores
 
 
 def serve_processes(

@@ -248,17 +248,6 @@ def _forget_gauges(pid: int, folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def available_cores() -> int:
-    """The cores that this process may use: its affinity, and the quota of its container."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text("ascii").split()
-        cores = min(cores or 1, -(-int(quota) // int(period)))
-    except (OSError, ValueError):
-        pass  # no such file, or no quota
-    return max(1, cores or 1)
-
-
 def python_command(arguments: Sequence[str]) -> list[str]:
     """The command that runs `windlass` with these arguments."""
     return [sys.executable, "-m", "windlass", *arguments]

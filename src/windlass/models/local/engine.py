@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from windlass.errors import ConfigError, ModelError
 from windlass.models.local.weights import QWEN
-from windlass.threads import DaemonThreads
+from windlass.threads import DaemonThreads, available_cores
 
 BATCH_TOKENS = 64
 """Prompt tokens per batch. A request can be stopped between two batches."""
@@ -49,7 +49,7 @@ def open_server(path: Path, context: int) -> LlamaServer:
     params = runtime.CommonParams()
     params.model.path = str(path)
     params.n_ctx, params.n_parallel, params.n_batch = context, 1, BATCH_TOKENS
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _processors()
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = available_cores()
     params.cache_ram_mib = _CACHE_MEGABYTES
     params.no_extra_bufts = True  # needs two thirds of the memory at the same speed
     params.warmup = False  # it would block all Python threads
@@ -75,13 +75,6 @@ def _imported() -> Any:
             ) from error
         raise ConfigError(f"cannot load the runtime xllamacpp: {error}") from error
     return xllamacpp
-
-
-def _processors() -> int:
-    """The number of processors that this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager
