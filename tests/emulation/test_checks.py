@@ -41,7 +41,7 @@ def small(*script: Step) -> tuple[Model, SmallModel]:
 
 
 class ScoredModel(SmallModel):
-    """Reports the likely first tokens of its first answers."""
+    """Reports the likely first tokens of its first answers, and of their further lines."""
 
     def __init__(self, script: list[Step], first_tokens: Iterable[dict[str, float]]) -> None:
         super().__init__(script)
@@ -50,16 +50,18 @@ class ScoredModel(SmallModel):
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         async with super().stream(request) as events:
-            yield self._scored(events, next(self._first_tokens, {}))
+            yield self._scored(events)
 
-    async def _scored(
-        self, events: AsyncIterator[ModelEvent], likely: dict[str, float]
-    ) -> AsyncGenerator[ModelEvent]:
-        top = [{"token": token, "logprob": math.log(each)} for token, each in likely.items()]
-        async for event in events:
-            scored = isinstance(event, TextDelta) and bool(top)
-            logprobs = {"content": [{"top_logprobs": top}]}
-            yield replace(event, logprobs=logprobs) if scored else event
+    async def _scored(self, events: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
+        made = [event async for event in events]
+        text = "".join(event.text for event in made if isinstance(event, TextDelta))
+        for line in text.splitlines(keepends=True):
+            likely = next(self._first_tokens, {})
+            top = [{"token": each, "logprob": math.log(p)} for each, p in likely.items()]
+            yield TextDelta(line, logprobs={"content": [{"top_logprobs": top}]} if top else None)
+        for event in made:
+            if not isinstance(event, TextDelta):
+                yield event
 
 
 def question(prompt: str) -> ModelRequest:
@@ -117,17 +119,57 @@ async def test_a_needless_call_is_replaced_by_an_answer_in_words() -> None:
     assert [each.text for each in inner.requests[2].messages] == ["Who founded Paris?"]
 
 
-async def test_a_further_function_that_the_request_does_not_ask_for_is_left_out() -> None:
-    both = f'{PARIS}\nother = convert(value=7, to="km")'
-    model, inner = small(both, "No", "Yes")
-    events = await events_of(model, question("Weather in Paris?"))
+@pytest.mark.parametrize("end", [{"none": 0.04, "print": 0.03}, {"none": 0.9}])
+async def test_a_program_ends_where_its_end_was_likely(end: dict[str, float]) -> None:
+    inner = ScoredModel([IN_FAHRENHEIT, "It is 21 °C."], [{"par": 0.9}, end])
+    events = await events_of(
+        emulated_by_profile(inner), after_result("How warm is Paris?", {"celsius": 21})
+    )
+    assert calls_of(events) == []
+    assert text_of(events) == "It is 21 °C."
+
+
+async def test_a_further_line_counts_if_the_end_was_unlikely() -> None:
+    likely = [{"par": 0.9}, {"none": 0.01, "res": 0.6}]
+    inner = ScoredModel([f"{IN_FAHRENHEIT}\nprint(", "none"], likely)
+    result = after_result("How warm is Paris, in °F?", {"celsius": 21})
+    events = await events_of(emulated_by_profile(inner), result)
+    assert made_by(events) == [("convert", {"value": 21, "to": "fahrenheit"})]
+
+
+async def test_a_program_that_lacks_a_line_is_continued() -> None:
+    rome = 'rome = get_weather(city="Rome")'
+    likely = [{"par": 0.9}, {"none": 0.01, "rome": 0.9}, {"print": 0.6}]
+    inner = ScoredModel([PARIS, rome, "print(", "Yes"], likely)
+    events = await events_of(emulated_by_profile(inner), question("Weather in Paris and Rome"))
+    assert made_by(events) == [
+        ("get_weather", {"city": "Paris"}),
+        ("get_weather", {"city": "Rome"}),
+    ]
+    assert [each.messages[-1].text for each in inner.requests[1:3]] == [
+        f"{PARIS}\n",
+        f"{PARIS}\n{rome}\n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "end"),
+    [
+        ('x = get_weather(city="Rome")', 0.1),
+        ('x = convert(value=paris, to="km")', 0.01),
+        ('x = convert(value=3, to="km")', 0.01),
+        ("x = get_weather(city=paris)", 0.01),
+    ],
+    ids=["the end is likely", "a step", "another function", "the same with the result"],
+)
+async def test_a_complete_program_is_not_continued(line: str, end: float) -> None:
+    inner = ScoredModel([PARIS, line, "Yes"], [{"par": 0.9}, {"print": end, "x": 0.2}])
+    events = await events_of(emulated_by_profile(inner), question("Weather in Paris"))
     assert made_by(events) == [("get_weather", {"city": "Paris"})]
-    assert "Function: convert(" in inner.requests[1].messages[-1].text
+    assert len(inner.requests) == 3
 
 
-async def test_a_further_function_with_a_value_of_the_request_is_called_without_a_question() -> (
-    None
-):
+async def test_several_functions_are_called_without_a_question() -> None:
     model, inner = small(f'{PARIS}\nother = convert(value=3, to="km")')
     events = await events_of(model, question("Weather in Paris, and how many km are 3 miles?"))
     assert [name for name, _ in made_by(events)] == ["get_weather", "convert"]
@@ -154,22 +196,28 @@ async def test_without_a_call_the_model_answers_in_words() -> None:
     assert len(inner.requests) == 2
 
 
-async def test_a_made_up_number_without_a_call_becomes_the_call() -> None:
-    model, inner = small("none", "It is nice. It has 21 °C.", IN_FAHRENHEIT, "Yes")
-    events = await events_of(model, question("How warm is Paris, in °F?"))
+async def test_a_call_is_made_if_it_is_likelier_than_none() -> None:
+    """`none` is then the likeliest word only because many names share the rest."""
+    inner = ScoredModel(["none", IN_FAHRENHEIT, "Yes"], [{"none": 0.4, "par": 0.3}])
+    events = await events_of(emulated_by_profile(inner), question("How warm is Paris, in °F?"))
     assert made_by(events) == [("get_weather", {"city": "Paris"})]
-    assert text_of(events) == "It is nice. "
-    assert '"none"' not in inner.requests[2].extra["grammar"]
+    assert "root ::= start" in inner.requests[1].extra["grammar"]
+    assert "Function: get_weather(" in inner.requests[2].messages[-1].text
 
 
 @pytest.mark.parametrize(
     "script",
-    [(PARIS, "No"), ('x = convert(value=330, to="feet")',), ('x = get_weather(city="Rome")',)],
+    [
+        (PARIS, "No"),
+        ('x = convert(value=330, to="feet")',),
+        ('x = get_weather(city="Rome")', "Yes"),
+    ],
     ids=["no", "made up", "not asked about"],
 )
-async def test_a_number_that_no_function_returns_stays(script: tuple[str, ...]) -> None:
-    model, inner = small("none", "It is 330 metres high.", *script)
-    events = await events_of(model, question("How high is the Eiffel Tower of Paris?"))
+async def test_none_stays_if_no_function_fits(script: tuple[str, ...]) -> None:
+    inner = ScoredModel(["none", *script, "It is 330 metres high."], [{"none": 0.4, "par": 0.3}])
+    asking = question("How high is the Eiffel Tower of Paris?")
+    events = await events_of(emulated_by_profile(inner), asking)
     assert calls_of(events) == []
     assert text_of(events) == "It is 330 metres high."
     assert end_of(events).finish == "stop"
@@ -193,7 +241,7 @@ async def test_several_calls_of_a_function_that_does_not_fit_are_left_out() -> N
     assert text_of(events) == "Both are old."
 
 
-async def test_a_made_up_number_stays_if_the_model_is_sure_that_no_call_is_needed() -> None:
+async def test_no_call_is_made_if_the_model_is_sure_that_none_is_needed() -> None:
     inner = ScoredModel(["none", "It has 21 parts."], [{"none": 0.9}])
     events = await events_of(emulated_by_profile(inner), question("How many parts has Paris?"))
     assert text_of(events) == "It has 21 parts."
@@ -213,8 +261,10 @@ async def test_a_made_up_number_stays_if_the_model_is_sure_that_no_call_is_neede
 async def test_a_call_needs_enough_probability_and_more_with_a_made_up_argument(
     no_call: float, fits: float, prompt: str, called: bool
 ) -> None:
-    first_tokens = [{"par": 0.9 - no_call, "none": no_call}, {"Yes": fits, "No": 1 - fits}]
-    inner = ScoredModel([PARIS, "Yes", "I do not know."], first_tokens)
+    program = [{"par": 0.9 - no_call, "none": no_call}, {"none": 0.9}]
+    inner = ScoredModel(
+        [f"{PARIS}\nnone", "Yes", "I do not know."], [*program, {"Yes": fits, "No": 1 - fits}]
+    )
     events = await events_of(emulated_by_profile(inner), question(prompt))
     assert bool(calls_of(events)) is called
     assert all(each.settings.logprobs for each in inner.requests[:2])
@@ -227,6 +277,54 @@ async def test_calls_are_made_one_by_one_if_the_caller_asks_for_it() -> None:
     later = replace(after_result("Weather in Paris and Rome", 18), parallel_tool_calls=False)
     model, _ = small(f'{PARIS}\nrome = get_weather(city="Rome")')
     assert made_by(await events_of(model, later)) == [("get_weather", {"city": "Rome"})]
+
+
+HOTELS = FunctionDeclaration(
+    "find_hotels",
+    "Finds hotels in a city.",
+    {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "chain": {"type": "string"},
+            "day": {"type": "string", "description": "today, tomorrow or a date"},
+            "sort": {"type": "string", "enum": ["price", "stars"]},
+            "allowPets": {"type": "boolean"},
+            "currency": {"type": "string", "default": "dollars"},
+        },
+        "required": ["city"],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "argument", "kept"),
+    [
+        ("Hotels in Rome", 'chain="Hilton"', False),
+        ("Hotels of Hilton in Rome", 'chain="Hilton"', True),
+        ("Hotels in Rome for the night after this one", 'day="tomorrow"', True),
+        ("The cheapest hotels in Rome", 'sort="price"', True),
+        ("Hotels in Rome", "allowPets=True", False),
+        ("Hotels in Rome that allow a dog", "allowPets=True", True),
+        ("Hotels in Rome", 'currency="dollars"', True),
+        ("Hotels in Rome", 'currency="euros"', False),
+    ],
+)
+async def test_an_optional_argument_that_nobody_gave_is_left_out(
+    prompt: str, argument: str, kept: bool
+) -> None:
+    model, _ = small(f'h = find_hotels(city="Rome", {argument})', "Yes")
+    [(_, arguments)] = made_by(await events_of(model, asked(prompt, tools=(HOTELS,))))
+    assert arguments["city"] == "Rome"
+    assert len(arguments) == 1 + kept
+
+
+async def test_a_call_that_only_adds_a_default_is_not_made_twice() -> None:
+    model, _ = small(
+        'a = find_hotels(city="Rome")\nb = find_hotels(city="Rome", currency="dollars")', "Yes"
+    )
+    events = await events_of(model, asked("Hotels in Rome", tools=(HOTELS,)))
+    assert made_by(events) == [("find_hotels", {"city": "Rome"})]
 
 
 async def test_an_optional_argument_with_a_made_up_number_is_left_out() -> None:
@@ -393,6 +491,7 @@ async def test_a_unit_that_is_right_stays(prompt: str, output: Any, answer: str)
         ((WEATHER,), ()),
         (TOOLS, ('result = convert(value=66.2, to="fahrenheit")',)),
         (TOOLS, ('result = convert(value=unknown, to="fahrenheit")',)),
+        (TOOLS, ('result = convert(value=0, to="kelvin")',)),
     ],
 )
 async def test_a_made_up_number_stays_if_no_call_can_replace_it(
@@ -411,7 +510,7 @@ async def test_a_program_with_a_made_up_number_begins_with_another_function() ->
     model, inner = small('x = convert(value=10, to="fahrenheit")', IN_FAHRENHEIT)
     events = await events_of(model, question("How warm is Paris, in °F?"))
     assert made_by(events) == [("get_weather", {"city": "Paris"})]
-    assert 'start ::= name " = " (c0)' in inner.requests[1].extra["grammar"]
+    assert 'start ::= other " = " (c0)' in inner.requests[1].extra["grammar"]
 
 
 async def test_a_number_stays_if_no_other_function_returns_it() -> None:

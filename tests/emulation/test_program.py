@@ -212,8 +212,13 @@ def test_the_grammar_allows_only_the_offered_functions_and_their_enums() -> None
 
 def test_the_grammar_can_choose_the_first_function() -> None:
     grammar = grammar_of(FUNCTIONS, ["calculate"])
-    assert 'start ::= name " = " (c1)' in grammar
-    assert '"none"' not in grammar
+    assert 'start ::= other " = " (c1)' in grammar
+    assert "other ::= [a-mo-z_]" in grammar
+    assert "root ::= start" in grammar
+
+
+def test_the_grammar_lets_a_program_end_on_a_further_line() -> None:
+    assert '("\\n" ("print(" | "none"))?' in grammar_of(FUNCTIONS)
 
 
 def test_names_cannot_leave_the_grammar() -> None:
@@ -222,3 +227,28 @@ def test_names_cannot_leave_the_grammar() -> None:
     assert isinstance(function, Signature)
     lines = grammar_of([function]).splitlines()
     assert sum(line.startswith("root ::=") for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("items", "written", "expected"),
+    [
+        ({"type": "number"}, "[1, 2.5]", [1.0, 2.5]),
+        ({"type": "number"}, "1", [1.0]),
+        ({"type": "integer"}, '["1", 2.0]', [1, 2]),
+        ({"type": "string"}, '[1, "b", [2], {"c": 3}]', ["1", "b", [2], {"c": 3}]),
+        (
+            {"type": "array", "items": {"type": "number"}},
+            "[[1, 2], [3, 4]]",
+            [[1.0, 2.0], [3.0, 4.0]],
+        ),
+        (True, "[1, True]", [1, True]),
+    ],
+)
+def test_the_items_of_a_list_have_the_type_that_the_schema_asks_for(
+    items: Any, written: str, expected: list[Any]
+) -> None:
+    [function] = signatures([tool("total", (), values={"type": "array", "items": items})])
+    [step] = Program.read(f"x = total(values={written})", [function]).steps
+    made = step.call_arguments({})["values"]
+    assert made == expected
+    assert list(map(type, made)) == list(map(type, expected))

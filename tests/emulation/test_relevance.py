@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from windlass.emulation.relevance import first_token, fit, is_made_up
+from windlass.emulation.relevance import first_token, fit, is_made_up, words_of
 
 
 def test_the_likely_first_tokens_are_read_in_all_spellings() -> None:
@@ -33,6 +33,12 @@ def test_without_probabilities_the_text_counts(logprobs: dict[str, Any] | None) 
         ("Italy", False),
         ("EUR", False),
         ("2026-05-01", False),
+        ("May 1, 2026", False),
+        ("10:30 AM", False),
+        ("user1", True),
+        ("room 12", True),
+        ("hotel 12", False),
+        ("cm", False),
         (5, False),
         (["Rome", "Berlin"], True),
         ("Berlin", True),
@@ -42,3 +48,16 @@ def test_without_probabilities_the_text_counts(logprobs: dict[str, Any] | None) 
 )
 def test_a_text_without_a_word_of_the_request_is_made_up(value: Any, made_up: bool) -> None:
     assert is_made_up(value, "An Italian hotel in Rome next May") is made_up
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("include_tools", "include tools"),
+        ("is_active", "active"),
+        ("hasPool", "Pool"),
+        ("vip", "vip"),
+    ],
+)
+def test_the_words_of_a_parameters_name(name: str, words: str) -> None:
+    assert words_of(name) == words

@@ -1,10 +1,10 @@
 """`CheckedModel`: a small model writes the calls that a request needs as a program.
 
-If all calls of a program are of one function, the model answers a small question, "can this
-function do what the request asks for?". The probabilities of this answer and of `none` decide. A
-step that needs a result is written again when the result is known. A number in an answer that no
-result and no request contains is one that the model made up, such as a conversion: the model must
-then call a function.
+The program ends where the model finds its end likely (`Written`). If all its calls are of one
+function, the model answers a small question, "can this function do what the request asks for?".
+The probabilities of this answer and of `none` decide. A step that needs a result is written again
+when the result is known. A number in an answer that no result and no request contains is one that
+the model made up, such as a conversion: the model must then call a function.
 """
 
 import logging
@@ -14,26 +14,31 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Iterable,
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall, FunctionDeclaration, Message, Usage, new_call_id
+from windlass.content import (
+    FunctionCall,
+    FunctionDeclaration,
+    Message,
+    Schema,
+    Usage,
+    new_call_id,
+)
 from windlass.emulation import relevance
 from windlass.emulation.constrain import is_refusal
 from windlass.emulation.history import with_system
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.numbers import Numbers, numbers_in
 from windlass.emulation.output import schema_prompt
-from windlass.emulation.planning import Asked, continuing, planning
+from windlass.emulation.planning import Asked, Written, continuing, planning
 from windlass.emulation.program import (
-    NO_CALL,
+    MAX_LINES,
     Made,
     Program,
     Signature,
@@ -42,7 +47,7 @@ from windlass.emulation.program import (
     signatures,
 )
 from windlass.emulation.prompt import quoted, result_sentence
-from windlass.emulation.relevance import is_made_up
+from windlass.emulation.relevance import is_made_up, words_of
 from windlass.errors import ModelError
 from windlass.events import (
     ModelEvent,
@@ -153,32 +158,19 @@ class CheckedModel:
                 async for event in events:
                     yield event
             return
-        calls = _first_calls(program, task.request_numbers)
-        if calls and len(program.names) == 1:
-            wanted, usage = await self._wanted(task, program)
-            spent += usage
-            if not wanted:
-                log.info("%s does not need the function that it called", self.name)
-                calls = []
-        if calls:
+        if calls := _first_calls(task, program):
             for event in _turn(task, calls, spent):
                 yield event
             return
-
-        async def after_all(task: "_Task") -> tuple[list[FunctionCall], Usage]:
-            return await self._program_after_all(task, program.no_call)
-
-        may_need_calls = not program.steps and 1 - program.no_call >= _LIKELY
-        another = after_all if may_need_calls else None
-        async with aclosing(self._checked_answer(task, spent, another)) as events:
+        async with self._answer(task, spent) as events:
             async for event in events:
                 yield event
 
     async def _checked_answer(
-        self, task: "_Task", spent: Usage, another: "_AnotherStep | None"
+        self, task: "_Task", spent: Usage, another: "_AnotherStep"
     ) -> AsyncGenerator[ModelEvent, None]:
         """Answers in words. If a number is made up, `another` may return calls in its place."""
-        if another is None or task.request.settings.response_schema is not None:
+        if task.request.settings.response_schema is not None:
             async with self._answer(task, spent) as events:
                 async for event in events:
                     yield event
@@ -203,25 +195,6 @@ class CheckedModel:
         if sentences.held:
             yield TextDelta(sentences.held)
         yield end
-
-    async def _program_after_all(
-        self, task: "_Task", no_call: float
-    ) -> tuple[list[FunctionCall], Usage]:
-        """The first calls of a program, for a request that seemed to need none."""
-        names = [each.name for each in task.functions]
-        text, spent = await self._text(planning(task.asked, names))
-        program = Program(Program.read(text, task.functions).steps, no_call)
-        calls = _first_calls(program, task.request_numbers)
-        first = program.steps[0] if calls else None
-        if first is None or not task.request_numbers.explain(_given(first)):
-            return [], spent
-        if first.literals and not task.mentions(first.literals):
-            return [], spent
-        wanted, usage = await self._wanted(task, program)
-        if not wanted:
-            return [], spent + usage
-        self._keep(task, program)
-        return calls, spent + usage
 
     async def _after_results(self, task: "_Task") -> AsyncGenerator[ModelEvent, None]:
         spent = Usage()
@@ -282,44 +255,55 @@ class CheckedModel:
         key = task.asked.text()
         if key in self._programs:
             return self._programs[key], Usage()
-        said = await self._said(planning(task.asked))
-        program, spent = Program.read(said.text, task.functions), said.usage
-        no_call = said.first.get(NO_CALL, 0.0)
+        said = await self._written(task)
+        program, spent = Program.read(said.program(), task.functions), said.usage
+        no_call = said.no_call()
         first = program.steps[0] if program.steps else None
-        if first is not None and not task.request_numbers.explain(_given(first)):
+        if first is None and 1 - no_call >= _LIKELY:
+            program, usage = await self._begun_anyway(task)
+            spent += usage
+        elif first is not None and not task.request_numbers.explain(_given(first)):
             again, usage = await self._begun_otherwise(task, first)
             program, spent = again or program, spent + usage
-        program, usage = await self._without_extra_steps(task, program)
-        program = Program(program.steps, no_call)
-        self._keep(task, program)
-        return program, spent + usage
-
-    async def _without_extra_steps(self, task: "_Task", program: Program) -> tuple[Program, Usage]:
-        """Leaves out further functions that the request does not ask for, such as the time in a
-        city beside its weather, and calls with an address that the model made up."""
-        spent, steps = Usage(), [step for step in program.steps if task.has_addresses(step.line)]
-        needed = frozenset[str]().union(*(step.needs for step in steps))
-        doubtful = [
-            step
-            for index, step in enumerate(steps)
-            if step.function is not steps[0].function
-            and not step.needs
-            and step.variable not in needed
-            and not task.mentions(step.literals - _literals(steps[:index]))
-        ]
-        for function in {step.function.name: step.function for step in doubtful}.values():
-            fit, usage = await self._fit(task, function.tool)
+        program = Program([step for step in program.steps if task.has_addresses(step.line)])
+        doubtful = first is None or len(program.names) == 1
+        if program.steps and doubtful and not task.made():
+            wanted, usage = await self._wanted(task, program, no_call)
             spent += usage
-            if fit < _LIKELY:
-                log.info("%s does not need %s", self.name, function.name)
-                doubted = [step for step in doubtful if step.function is function]
-                steps = [step for step in steps if step not in doubted]
-        return Program(steps), spent
-
-    def _keep(self, task: "_Task", program: Program) -> None:
+            if not wanted:
+                log.info("%s does not need the function that it called", self.name)
+                program = Program(())
         while len(self._programs) >= _MAX_PROGRAMS:
             del self._programs[next(iter(self._programs))]
-        self._programs[task.asked.text()] = program
+        self._programs[key] = program
+        return program, spent
+
+    async def _written(self, task: "_Task", first: Sequence[str] | None = None) -> Written:
+        """What the model writes as a program, with calls that it left out.
+
+        A model often stops after the first of several calls of a function. At the start of a
+        further line, it knows whether the program is complete. A step with another function is
+        not left out, so a further one is needless.
+        """
+        said = await self._said(planning(task.asked, first))
+        while not said.is_complete and said.text.count("\n") < MAX_LINES:
+            more = said.followed_by(await self._said(planning(task.asked, begun=said.text)))
+            steps = Program.read(said.program(), task.functions).steps
+            called = [step.function for step in steps]
+            added = Program.read(more.program(), task.functions).steps[len(steps) :]
+            if not added or any(step.needs or step.function not in called for step in added):
+                break
+            said = more
+        return said
+
+    async def _begun_anyway(self, task: "_Task") -> tuple[Program, Usage]:
+        """A program for a request for which `none` was the likeliest word, but a call likelier."""
+        said = await self._written(task, [each.name for each in task.functions])
+        program = Program.read(said.program(), task.functions)
+        first = program.steps[0] if program.steps else None
+        if first is None or not task.request_numbers.explain(_given(first)):
+            return Program(()), said.usage
+        return program, said.usage
 
     async def _begun_otherwise(self, task: "_Task", first: Step) -> tuple[Program | None, Usage]:
         """A program that gets what `first` needs from a call of another function before it.
@@ -329,12 +313,11 @@ class CheckedModel:
         others = [each.name for each in task.functions if each is not first.function]
         if not others:
             return None, Usage()
-        asked = planning(task.asked, others)
-        text, spent = await self._text(asked)
-        program = Program.read(text, task.functions)
+        said = await self._written(task, others)
+        program = Program.read(said.program(), task.functions)
         begins_well = bool(program.steps) and task.request_numbers.explain(_given(program.steps[0]))
         goes_on = any(each.function is first.function and each.needs for each in program.steps)
-        return (program if begins_well and goes_on else None), spent
+        return (program if begins_well and goes_on else None), said.usage
 
     async def _step(
         self, task: "_Task", program: Program, values: dict[str, Any], step: Step
@@ -370,15 +353,20 @@ class CheckedModel:
     async def _missing_step(
         self, task: "_Task", program: Program, values: dict[str, Any]
     ) -> tuple[FunctionCall | None, Usage]:
-        """A call that no step of the program has, but that the request needs."""
+        """A call that no step of the program has, but that the request needs.
+
+        It has a result or a value of the request: the model has to write some call.
+        """
         called = {each.call.name for each in task.made()}
         others = [each for each in task.functions if each.tool.name not in called]
         if not others:
             return None, Usage()
         step, spent = await self._written_again(task, program, values, others)
-        return (_certain(task, step, values) if step else None), spent
+        if step is None or not (step.needs or _uses(step, values) or task.mentions(step)):
+            return None, spent
+        return _certain(task, step, values), spent
 
-    async def _wanted(self, task: "_Task", program: Program) -> tuple[bool, Usage]:
+    async def _wanted(self, task: "_Task", program: Program, no_call: float) -> tuple[bool, Usage]:
         """Whether the request asks for what the first function of the program does.
 
         A call with a made-up argument is doubtful: only a certain answer counts.
@@ -386,14 +374,14 @@ class CheckedModel:
         first = program.steps[0]
         fit, usage = await self._fit(task, first.function.tool)
         made_up = any(map(task.has_made_up, program.steps))
-        certainty = fit * (1 - program.no_call)
-        log.debug("%s: fits %.2f, no call %.2f", first.function.name, fit, program.no_call)
+        certainty = fit * (1 - no_call)
+        log.debug("%s: fits %.2f, no call %.2f", first.function.name, fit, no_call)
         return certainty >= (_CERTAIN if made_up else _LIKELY), usage
 
     async def _fit(self, task: "_Task", tool: FunctionDeclaration) -> tuple[float, Usage]:
         """How likely it is that the function can do what the request asks for."""
         said = await self._said(relevance.asking(task.question, relevance.described(tool)))
-        return relevance.fit(said.text, said.first), said.usage
+        return relevance.fit(said.text, said.likely.get(0, {})), said.usage
 
     def _answer(
         self, task: "_Task", spent: Usage
@@ -419,25 +407,16 @@ class CheckedModel:
         said = await self._said(request)
         return said.text, said.usage
 
-    async def _said(self, request: ModelRequest) -> "_Said":
-        pieces: list[str] = []
-        usage, first = Usage(), dict[str, float]()
+    async def _said(self, request: ModelRequest) -> Written:
+        text, usage, likely = "", Usage(), dict[int, dict[str, float]]()
         async with self._model.stream(request) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
-                    pieces.append(event.text)
-                    first = first or relevance.first_token(event.logprobs)
+                    likely[len(text)] = relevance.first_token(event.logprobs)
+                    text += event.text
                 elif isinstance(event, TurnEnded):
                     usage = event.usage
-        return _Said("".join(pieces), usage, first)
-
-
-class _Said(Struct, frozen=True):
-    """What the model wrote, and the likely first tokens with their probabilities."""
-
-    text: str
-    usage: Usage
-    first: dict[str, float]
+        return Written(text, usage, likely)
 
 
 _AnotherStep: TypeAlias = Callable[["_Task"], Awaitable[tuple[list[FunctionCall], Usage]]]
@@ -480,10 +459,25 @@ class _Task:
             ]
         return made
 
-    def mentions(self, values: Iterable[str]) -> bool:
-        """Whether the question contains one of the values."""
+    def mentions(self, step: Step) -> bool:
+        """Whether the question contains a value of the step."""
         question = self.question.lower()
-        return any(value.lower() in question for value in values)
+        return any(value.lower() in question for value in step.literals)
+
+    @property
+    def said(self) -> str:
+        """The text of the conversation."""
+        return " ".join((*(each.text for each in self.request.messages), self.question))
+
+    def explains(self, function: Signature, name: str, value: object) -> bool:
+        """Whether an optional argument comes from the conversation, or is a value that the
+        parameter's description names. A small model fills in all parameters that it sees."""
+        schema = function.schema(name)
+        if isinstance(value, bool):
+            return value == schema.get("default") or not is_made_up(words_of(name), self.said)
+        described = str(schema.get("description") or "").lower()
+        named = isinstance(value, str) and value.lower() in described
+        return self.request_numbers.explain(value) and (named or not self._makes_up(schema, value))
 
     def has_made_up(self, step: Step) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
@@ -492,14 +486,15 @@ class _Task:
             arguments = {} if step.needs else step.call_arguments({})
         except Unresolved:
             return False
-        said = " ".join((*(each.text for each in self.request.messages), self.question))
         return any(
-            not step.function.schema(name).get("enum")
-            and value != step.function.schema(name).get("default")
-            and is_made_up(value, said)
+            self._makes_up(step.function.schema(name), value)
             for name, value in arguments.items()
             if name in step.function.required
         )
+
+    def _makes_up(self, schema: Schema, value: object) -> bool:
+        known = bool(schema.get("enum")) or value == schema.get("default")
+        return not known and is_made_up(value, self.said)
 
     def has_addresses(self, text: str) -> bool:
         """Whether all addresses of the text are in the conversation or in a result."""
@@ -562,15 +557,8 @@ class _Sentences:
         return bool(self._known.unknown(sentence)) or bool(named & self._units)
 
 
-def _literals(steps: Sequence[Step]) -> frozenset[str]:
-    return frozenset[str]().union(*(step.literals for step in steps))
-
-
-def _first_calls(program: Program, known: Numbers) -> list[FunctionCall]:
-    """The calls that need no result, each once.
-
-    An optional argument with a number that is not known is left out: the model made it up.
-    """
+def _first_calls(task: _Task, program: Program) -> list[FunctionCall]:
+    """The calls that need no result, each once, without optional arguments that are made up."""
     calls: dict[tuple[str, bytes], FunctionCall] = {}
     for step in program.steps:
         if step.needs:
@@ -585,10 +573,11 @@ def _first_calls(program: Program, known: Numbers) -> list[FunctionCall]:
             {
                 name: value
                 for name, value in arguments.items()
-                if name in required or known.explain(value)
+                if name in required or task.explains(step.function, name, value)
             },
         )
-        calls.setdefault(_key(call), call)
+        # A call that only adds a parameter's default is the same call.
+        calls.setdefault(_key(_call(step, _given(step))), call)
     return list(calls.values())
 
 

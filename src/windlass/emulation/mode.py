@@ -17,7 +17,15 @@ from windlass.content import FunctionDeclaration, PrivateText, Usage
 from windlass.emulation.turn_reader import NativeReader, ParserMaker, TextParser, TurnMode, Wanted
 from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import ModelEvent, TextDelta, ThoughtDelta, ToolCallDelta, TurnEnded
-from windlass.model import Model, ModelRequest, callable_functions, is_about_tools, warmed
+from windlass.model import (
+    EventBatches,
+    Model,
+    ModelRequest,
+    batch_reader,
+    callable_functions,
+    is_about_tools,
+    warmed,
+)
 from windlass.settings import FunctionCallingSettings, Mode
 
 log = logging.getLogger("windlass.emulation")
@@ -167,7 +175,7 @@ class AutoModel:
         if self._memory.mode(self.name) == "emulated":
             self.mode = "emulated"
             return self._emulated().stream(request)
-        return aclosing(self._events(request))
+        return aclosing(EventBatches(self._batches(request)))
 
     async def aclose(self) -> None:
         await self._native.aclose()
@@ -175,23 +183,32 @@ class AutoModel:
     def __repr__(self) -> str:
         return f"AutoModel({self._native!r})"
 
-    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def _batches(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
         spent, attempts = Usage(), 0
         while True:
             reader, yielded, problem = self._reader(request), False, None
             attempts += 1
+            ready: list[ModelEvent] = []
             try:
                 async with self._native.stream(request) as events:
-                    async for event in events:
-                        if reader.is_passing and type(event) in _DELTAS:
+                    read = batch_reader(events)
+                    while batch := await read():
+                        passing = reader.is_passing
+                        for event in batch:
+                            if passing and type(event) in _DELTAS:
+                                ready.append(event)
+                            else:
+                                ready += await reader.read(event)
+                                passing = reader.is_passing
+                        if ready and type(batch[-1]) is not TurnEnded:
                             yielded = True
-                            yield event
-                            continue
-                        for read in await reader.read(event):
-                            yielded = True
-                            yield read
-                failure = None if yielded else self._failure_in(reader)
+                            yield ready
+                            ready = []
+                failure = None if yielded or ready else self._failure_in(reader)
             except ModelError as error:
+                if ready:
+                    yielded = True
+                    yield ready
                 failure = None if yielded else native_failure(error)
                 spent += error.usage or Usage()
                 if failure is None:
@@ -207,11 +224,11 @@ class AutoModel:
                 finally:
                     problem = None  # its traceback refers to this frame
                 async with self._emulated().stream(request) as events:
-                    async for event in events:
-                        yield _with_usage(event, spent)
+                    read = batch_reader(events)
+                    while batch := await read():
+                        yield [_with_usage(event, spent) for event in batch]
                 return
-        for event in reader.last_events(spent):
-            yield event
+        yield ready + reader.last_events(spent)
         self._remember_text_calls(reader)
 
     def _reader(self, request: ModelRequest) -> NativeReader:

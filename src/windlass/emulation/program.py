@@ -20,6 +20,8 @@ from windlass.schema import referenced
 
 NO_CALL = "none"
 """What the model writes if no call is needed."""
+ENDS = (NO_CALL, "print")
+"""The words that a line begins with if no further call is needed."""
 MAX_LINES = 12
 _MAX_DESCRIPTION_CHARS = 400
 _MAX_PARAMETER_CHARS = 160
@@ -99,7 +101,7 @@ def grammar_of(
     rules = [root, _VALUES]
     if first is not None:
         starts = [f"c{index}" for index, each in enumerate(functions) if each.name in first]
-        rules.append(f'start ::= name " = " ({" | ".join(starts)})')
+        rules += [f'start ::= other " = " ({" | ".join(starts)})', _OTHER]
     for index, function in enumerate(functions):
         arguments: list[str] = []
         for number, (name, own) in enumerate(function.parameters.items()):
@@ -119,10 +121,12 @@ def grammar_of(
     return "\n".join(rules)
 
 
-_LINES = f'("\\n" line){{0,{MAX_LINES - 1}}} ("\\n" "print(")?'
+_LINES = f'("\\n" line){{0,{MAX_LINES - 1}}} ("\\n" ("print(" | "{NO_CALL}"))?'
 _ROOT = f'root ::= "{NO_CALL}" | line {_LINES}'
 _FIRST = f"root ::= start {_LINES}"
 _ONE_LINE = "root ::= line"
+_OTHER = "other ::= [a-mo-z_] [a-z0-9_]{0,30}"
+"""A name that does not begin like `none`: the model would write that, and then any call."""
 _VALUES = r"""line ::= name " = " call
 name ::= [a-z_] [a-z0-9_]{0,30}
 expr ::= term (" "? op " "? term){0,8}
@@ -179,10 +183,8 @@ class Made(Struct, frozen=True):
 class Program:
     """The calls that a request needs."""
 
-    def __init__(self, steps: Sequence[Step], no_call: float = 0.0) -> None:
+    def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = steps
-        self.no_call = no_call
-        """How likely the model found it that no call is needed; 0 if that is not known."""
 
     @classmethod
     def read(cls, text: str, functions: Sequence[Signature]) -> "Program":
@@ -489,9 +491,22 @@ def _fitting(value: Any, schema: Schema) -> Any:
         case "boolean", str() if value.lower() in ("true", "false"):
             return value.lower() == "true"
         case "array", str() | int() | float():
-            return [value]
+            return _fitting([value], schema)
+        case "array", list():
+            return [_fitting_item(each, schema.get("items")) for each in cast("list[Any]", value)]
         case _:
             return value
+
+
+def _fitting_item(value: Any, schema: object) -> Any:
+    """The item of a list. In a list of numbers, all are of the same type."""
+    items = cast("Schema", schema) if isinstance(schema, dict) else {}
+    kind = items.get("type")
+    if kind == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, list) and kind != "array":
+        return cast("Any", value)
+    return cast("Any", value) if isinstance(value, dict) else _fitting(value, items)
 
 
 def _identifiers(names: Sequence[str]) -> list[str]:

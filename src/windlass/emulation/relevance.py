@@ -98,6 +98,7 @@ def fit(answer: str, likely: Mapping[str, float]) -> float:
 
 
 _WORD = re.compile(r"[^\W_]+")
+_MONTH = re.compile(r"\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.IGNORECASE)
 _STEM = 4
 """Words that begin with the same letters count as the same word, such as Italy and Italian."""
 
@@ -105,18 +106,29 @@ _STEM = 4
 def is_made_up(value: object, said: str) -> bool:
     """Whether a text, or one in a list, has no word of what was said.
 
-    Codes such as EUR, texts with digits such as dates, and translations are not judged.
+    Short texts and codes such as cm or EUR, dates, and translations are not judged.
     """
     if isinstance(value, list):
         return any(is_made_up(each, said) for each in cast("list[object]", value))
     if not isinstance(value, str) or not value.isascii() or not said.isascii():
         return False
-    if (value.isupper() and len(value) <= _STEM) or any(map(str.isdigit, value)):
+    if len(value) < _STEM or (value.isupper() and len(value) == _STEM):
         return False
-    words, said = _WORD.findall(value.lower()), said.lower()
+    said = said.lower()
+    if any(map(str.isdigit, value)):
+        value = _MONTH.sub("", re.sub(r"\d", " ", value))
+        words = [word for word in _WORD.findall(value.lower()) if len(word) >= _STEM]
+    else:
+        words = _WORD.findall(value.lower())
     known = set(_WORD.findall(said))
     stems = {word[:_STEM] for word in known if len(word) >= _STEM}
     return bool(words) and not any(
         word in known or (len(word) >= _STEM and (word[:_STEM] in stems or word in said))
         for word in words
     )
+
+
+def words_of(name: str) -> str:
+    """Returns the words of a parameter's name that mean something: without "is" or "has"."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).split()
+    return " ".join([word for word in words if len(word) >= _STEM] or words)
