@@ -115,7 +115,7 @@ crash: $(INSTALLED)
 	@WINDLASS_CRASH_KILLS=$(KILLS) $(BIN)/pytest -q -s -n0 tests/crash/test_crashes.py tests/crash/test_fork_crashes.py $(ARGS)
 
 crash-fleet: $(INSTALLED)
-	@WINDLASS_FLEET_KILLS=$(KILLS) WINDLASS_CLUSTER_KILLS=$$(($(KILLS) / 4 + 1)) $(BIN)/pytest -q -s -n0 tests/crash/test_fleet_crashes.py $(ARGS)
+	@WINDLASS_TEST_WHOLE=1 WINDLASS_FLEET_KILLS=$(KILLS) WINDLASS_CLUSTER_KILLS=$$(($(KILLS) / 4 + 1)) $(BIN)/pytest -q -s -n0 tests/crash/test_fleet_crashes.py $(ARGS)
 
 bfcl: $(INSTALLED)
 	@BFCL_WHOLE=1 $(BIN)/pytest -q -n $(WORKERS) tests/bfcl $(ARGS)

@@ -177,6 +177,13 @@ async def _refuse(error: Exception) -> None:
     raise error
 
 
+async def test_each_server_is_tried_once_without_waiting_for_the_time_limit() -> None:
+    addresses = [f"nats://127.0.0.1:{free_port()}" for _ in range(2)]
+    with pytest.raises(NatsUnreachable) as caught:
+        await connect(addresses, "test", {}, once=True)
+    assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+
+
 @pytest.mark.parametrize(
     ("error", "heals"),
     [

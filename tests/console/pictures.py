@@ -104,12 +104,12 @@ async def photographed(stage: Stage, folder: Path, *, seconds: float, pause: Pau
     chat = page.url
 
     await page.set_viewport_size(LOW)
-    await page.goto("/runs")
+    await stage.goto(page, "/runs")
     await expect(page.get_by_role("link", name=HOTEL)).to_be_visible()
     await shot(page, "runs")
 
     await page.set_viewport_size(DESK)
-    await page.goto("/tools/forecast")
+    await stage.goto(page, "/tools/forecast")
     await page.get_by_role("textbox", name="city").fill("Oslo")
     await page.get_by_role("button", name="Call", exact=True).click()
     await expect(page.get_by_text('"Oslo"').first).to_be_visible()

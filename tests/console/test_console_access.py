@@ -49,7 +49,7 @@ async def test_tab_reaches_all_that_can_be_pressed(stage_of: StageOf) -> None:
     await ended(page)
     await is_reached_by_tab(page)
     for path, shown in {"/runs": "Weather?", "/tools/divide": "1 call, 1 failed"}.items():
-        await page.goto(path)
+        await stage.goto(page, path)
         await expect(page.get_by_role("main").get_by_text(shown).first).to_be_visible()
         await is_reached_by_tab(page)
 

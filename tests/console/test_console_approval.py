@@ -74,7 +74,7 @@ async def test_a_key_that_was_meant_for_something_else_decides_nothing(stage_of:
     run_id = await stage.start()
     page = await stage.open("/runs")
     await page.add_init_script(TYPE_ON)
-    await page.goto(f"/runs/{run_id}")
+    await stage.goto(page, f"/runs/{run_id}")
     pay = card(page, "pay")
     await expect(pay).to_be_focused()
     await listens(pay)

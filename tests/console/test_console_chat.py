@@ -222,7 +222,7 @@ async def test_a_long_chat_loads_what_is_looked_at(stage_of: StageOf) -> None:
         )
     page = await stage.open("/runs")
     await page.route("**/events?*", late)
-    await page.goto("/chats/long")
+    await stage.goto(page, "/chats/long")
     await expect(turns(page)).to_have_count(8)
     gate.open()
     await expect(turns(page).nth(7).get_by_role("button", name="Retry")).to_be_in_viewport()

@@ -26,7 +26,9 @@ async def test_the_empty_page_greets_offers_prompts_and_names_the_model(stage_of
     await expect(page.locator(".talk-empty svg.logo")).to_be_visible()
     await expect(page.locator(".theme")).to_contain_text("Theme")
     icon = await page.locator("link[rel=icon]").get_attribute("href")
-    assert (await page.request.get(str(icon))).headers["content-type"] == "image/svg+xml"
+    assert (await page.request.get(f"{stage.origin}{icon}")).headers[
+        "content-type"
+    ] == "image/svg+xml"
     await page.get_by_role("main").get_by_role("link", name="Help").click()
     await page.get_by_role("dialog", name="Help").get_by_role("button", name="Close").click()
     prompts = page.get_by_role("list", name="Examples").get_by_role("button")
@@ -162,7 +164,7 @@ async def test_a_model_that_is_not_ready_says_what_it_is_doing(stage_of: StageOf
     body = "".join(f"data: {json.dumps(event)}\n\n" for event in numbered)
     page = await stage.open("/runs")
     await page.route("**/events?*", lambda route: route.fulfill(body=body))
-    await page.goto(f"/runs/{run_id}")
+    await stage.goto(page, f"/runs/{run_id}")
     await expect(page.locator(".waiting")).to_have_text("Loading the model, about 20 s")
 
 
@@ -202,6 +204,6 @@ async def test_runs_are_found_by_date_and_content_and_have_charts(stage_of: Stag
     await page.get_by_label("To", exact=True).fill("2020-01-01")
     await expect(page.get_by_text("No matching runs.")).to_be_visible()
     await expect(page).to_have_url(f"{stage.origin}/runs?to=2020-01-01")
-    await page.goto("/runs?from=2020-01-01")
+    await stage.goto(page, "/runs?from=2020-01-01")
     await expect(rows).to_have_count(3)
     await expect(page.get_by_label("From", exact=True)).to_have_value("2020-01-01")

@@ -92,11 +92,11 @@ async def test_ten_thousand_events_and_two_megabytes_leave_the_page_quick_and_sm
     rest = Gate()
     stage = await stage_of([WORK, slow(say(ANSWER), rest, after=WORDS * 3 // 4)])
     first = stage.tools.hold("file 1")
-    page = await stage.open("/tools/quote")
+    page = await stage.open("/tools/quote", context=await stage.context())
     await expect(page.get_by_role("heading", name="quote")).to_be_visible()
     empty = await heap_of(page)
     run_id = await stage.start()
-    await page.goto(f"/runs/{run_id}")
+    await stage.goto(page, f"/runs/{run_id}")
     await state_of(card(page, "copy_files"), "running")
     await page.evaluate(WATCH_FRAMES)
 
@@ -115,7 +115,7 @@ async def test_ten_thousand_events_and_two_megabytes_leave_the_page_quick_and_sm
     print(f"\nwhile it came: {figures(await page.evaluate('() => seen'), heap, empty, size)}")
 
     await page.goto("about:blank")
-    await page.goto(f"/runs/{run_id}")
+    await stage.goto(page, f"/runs/{run_id}")
     await page.evaluate(WATCH_FRAMES)
     await ended(page)
     took = await page.evaluate("() => performance.now()")

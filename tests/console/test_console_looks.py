@@ -136,7 +136,7 @@ async def test_every_other_page_is_for_everybody_and_fits_on_a_phone(stage_of: S
         "/tools/divide": "1 call, 1 failed",
         "/replay": "Replay",
     }.items():
-        await page.goto(path)
+        await stage.goto(page, path)
         await expect(page.get_by_role("main").get_by_text(shown).first).to_be_visible()
         await fits(page)
         await is_for_everybody(page)

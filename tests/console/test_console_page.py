@@ -16,7 +16,7 @@ async def test_every_address_shows_its_page(stage_of: StageOf) -> None:
     pages = page.get_by_role("navigation", name="Pages")
     await expect(pages.get_by_role("link")).to_have_text(["Chat", "Runs", "Tools"])
     for path, here in [("/runs", "Runs"), ("/tools", "Tools"), ("/replay", "Runs"), ("/", "Chat")]:
-        await page.goto(path)
+        await stage.goto(page, path)
         await expect(pages.locator("[aria-current=page]")).to_have_text(here)
 
 

@@ -3,10 +3,19 @@
 from pathlib import Path
 
 import httpx2
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 from tests.console.conftest import StageOf
 from tests.console.process import GatewayProcess, gateway_process
-from tests.console.stage import IN_ONE_BROWSER, MODEL, Pages, ask, card, ended, state_of
+from tests.console.stage import (
+    IN_ONE_BROWSER,
+    MODEL,
+    Pages,
+    SharedContext,
+    ask,
+    card,
+    ended,
+    state_of,
+)
 from tests.support.talking import asking
 
 from windlass.testing import FakeOpenAI, call, calls, slow
@@ -33,7 +42,7 @@ async def started(gateway: GatewayProcess) -> str:
 
 
 async def test_a_page_continues_by_itself_when_its_gateway_is_killed_while_tools_run(
-    browser: Browser, tmp_path: Path
+    browser: SharedContext, tmp_path: Path
 ) -> None:
     with FakeOpenAI([BOTH, "The sea is there."]) as model:
         async with gateway_process(tmp_path, model.base_url) as gateway:
@@ -62,7 +71,7 @@ async def test_a_page_continues_by_itself_when_its_gateway_is_killed_while_tools
 
 
 async def test_a_chat_drops_what_was_said_when_its_gateway_is_killed_while_the_model_talks(
-    browser: Browser, tmp_path: Path
+    browser: SharedContext, tmp_path: Path
 ) -> None:
     with FakeOpenAI([slow("Half of an answer", after=2), "A whole answer.", "And more."]) as model:
         async with gateway_process(tmp_path, model.base_url) as gateway:

@@ -80,7 +80,7 @@ async def test_a_replay_takes_the_time_that_the_run_took_or_a_part_of_it(
 ) -> None:
     stage = await stage_of([call("pay", amount=5), "Paid."])
     file = slowed(await exported(stage, tmp_path), 1)
-    page = await stage.open("/replay")
+    page = await stage.open("/replay", context=await stage.context())
     await page.clock.install()
     await open_file(page, json.dumps(file).encode())
     await page.clock.pause_at(await page.evaluate("Date.now() / 1000 + 1"))

@@ -159,7 +159,7 @@ async def test_a_run_is_deleted_only_when_one_is_sure(stage_of: StageOf) -> None
     await page.get_by_role("button", name="Delete permanently").click()
     await expect(page).to_have_url(f"{stage.origin}/runs")
     stage.watch.expects("404")
-    await page.goto(f"/runs/{run_id}")
+    await stage.goto(page, f"/runs/{run_id}")
     await expect(page.get_by_role("heading", name="Run not found")).to_be_visible()
 
 

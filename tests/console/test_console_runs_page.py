@@ -85,7 +85,7 @@ async def test_filters_stand_in_the_address(stage_of: StageOf) -> None:
     await page.get_by_role("searchbox", name="Search").fill("")
     await expect(rows(page)).to_contain_text("Confuse")
 
-    await page.goto("/runs?tool=divide")
+    await stage.goto(page, "/runs?tool=divide")
     await expect(rows(page)).to_have_count(1)
     await expect(page.get_by_role("combobox", name="Tool")).to_have_value("divide")
     await page.get_by_role("combobox", name="Tool").select_option("")
@@ -107,7 +107,7 @@ async def test_runs_of_the_responses_api_are_like_any_other(stage_of: StageOf) -
     await divided.get_by_role("link", name="Divide").click()
     await expect(page.get_by_text("Nothing can be divided by zero.")).to_be_visible()
     await expect(page.get_by_text("Impossible.")).to_be_visible()
-    await page.goto("/runs")
+    await stage.goto(page, "/runs")
     await apples.get_by_role("link", name="Apples").click()
     await expect(page.get_by_text("Yes.")).to_be_visible()
 

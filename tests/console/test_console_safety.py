@@ -59,7 +59,7 @@ async def test_markup_stays_text_wherever_it_comes_from(stage_of: StageOf) -> No
     await is_unharmed(page)
 
     for path in ("/runs", "/tools/quote"):
-        await page.goto(path)
+        await stage.goto(page, path)
         await expect(page.get_by_text("<script>").first).to_be_visible()
         await is_unharmed(page)
 

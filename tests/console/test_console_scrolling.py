@@ -98,14 +98,13 @@ async def test_every_other_long_page_scrolls_inside_its_frame(stage_of: StageOf)
         "/replay": "Replay",
     }
     for size in SIZES.values():
-        context = await stage.context(**size)
+        page = await stage.open("/replay", **size)
         for path, shown in pages.items():
-            page = await stage.open(path, context=context)
+            await stage.goto(page, path)
             await expect(page.get_by_role("main").get_by_text(shown).first).to_be_attached()
             await stays_in_place(page)
             await page.locator("main").evaluate("main => main.scrollTo(0, 1e6)")
             await stays_in_place(page)
-            await page.close()
 
 
 async def test_the_panels_of_the_chat_scroll_by_themselves(stage_of: StageOf) -> None:

@@ -135,7 +135,7 @@ async def test_the_states_of_the_page_can_be_looked_at(stage_of: StageOf) -> Non
         ("tool", "/tools/forecast", ".tools-call"),
     ):
         if path:
-            await page.goto(path)
+            await stage.goto(page, path)
         else:
             await page.get_by_role("link", name=EXAMPLES[0]).click()
         await expect(page.locator(shown).first).to_be_visible()

@@ -68,7 +68,7 @@ async def test_a_damaged_export_is_called_damaged_and_the_next_one_is_shown(
     whole = await page.evaluate(
         "(url) => fetch(url).then((file) => file.text())", f"/v1/runs/{run_id}/export"
     )
-    await page.goto("/replay")
+    await stage.goto(page, "/replay")
 
     async def give(text: str) -> None:
         file: FilePayload = {
@@ -101,7 +101,7 @@ async def test_what_is_endless_is_in_the_page_in_part(stage_of: StageOf) -> None
     chat = page.url
     run_id = await page.locator(".turn").get_attribute("data-turn")
     for address in (chat, f"/runs/{run_id}"):
-        await page.goto(address)
+        await stage.goto(page, address)
         await ended(page)
         await expect(page.get_by_role("button", name="Show all")).to_be_visible()
         assert await page.evaluate("() => document.body.textContent.length") < LONG / 2
@@ -115,10 +115,10 @@ async def test_words_without_a_space_make_no_page_wider_than_a_phone(stage_of: S
     await ended(page)
     await fits(page)
     run_id = await page.locator(".turn").get_attribute("data-turn")
-    await page.goto(f"/runs/{run_id}")
+    await stage.goto(page, f"/runs/{run_id}")
     await ended(page)
     await fits(page)
-    await page.goto("/runs")
+    await stage.goto(page, "/runs")
     await page.get_by_text("Failures by tool").click()
     await expect(page.get_by_role("table", name="Failures by tool")).to_be_visible()
     await fits(page)
@@ -191,5 +191,5 @@ async def test_a_browser_whose_clock_is_wrong_shows_the_time_that_has_passed(
     page = await stage.open(f"/runs/{await stage.start()}", context=context)
     elapsed = card(page, "get_weather").locator(".elapsed")
     await expect(elapsed).to_have_text(re.compile(r"^[1-9]\d?\.\d s$"))
-    await page.goto("/runs")
+    await stage.goto(page, "/runs")
     await expect(page.get_by_role("cell", name=re.compile(r"^\d+\.\d s$"))).to_be_visible()

@@ -194,7 +194,7 @@ async def test_calls_of_models_lead_to_their_runs_and_back_into_the_form(stage_o
     run_id = await stage.start()
     page = await stage.open(f"/runs/{run_id}")
     await expect(page.get_by_text("Sunny.")).to_be_visible()
-    await page.goto("/tools/get_weather")
+    await stage.goto(page, "/tools/get_weather")
     await page.locator(".tools-list summary").click()
     link = page.get_by_role("link", name="View run")
     await expect(link).to_have_attribute("href", f"/runs/{run_id}")

@@ -68,7 +68,7 @@ async def test_json_is_shown_in_lines_and_text_as_it_is(stage_of: StageOf) -> No
     shown = page.locator(".tools-result pre")
     assert await shown.inner_text() == '{\n  "city": "Rome",\n  "sky": "sunny",\n  "degrees": 21\n}'
 
-    await page.goto("/tools/quote")
+    await stage.goto(page, "/tools/quote")
     await called(page, text="<b>two</b>\n  lines")
     assert await shown.inner_text() == "<b>two</b>\n  lines"
 

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, ConsoleMessage, Request, WebError
 
-__all__ = ["Watch"]
+__all__ = ["REPORT_VIOLATIONS", "Watch"]
 
 REPORT_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) =>
@@ -24,11 +24,15 @@ class Watch:
         self._problems: list[str] = []
         self._expected: list[re.Pattern[str]] = []
 
-    async def over(self, context: BrowserContext) -> None:
-        await context.add_init_script(REPORT_VIOLATIONS)
+    def begin(self, context: BrowserContext) -> None:
         context.on("console", self._said)
         context.on("weberror", self._failed)
         context.on("request", self._asked)
+
+    def end(self, context: BrowserContext) -> None:
+        context.remove_listener("console", self._said)
+        context.remove_listener("weberror", self._failed)
+        context.remove_listener("request", self._asked)
 
     def expects(self, pattern: str) -> None:
         """Allows problems that contain this text."""

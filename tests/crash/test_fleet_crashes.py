@@ -23,7 +23,7 @@ from windlass.testing import FakeOpenAI
 
 pytestmark = pytest.mark.process
 
-KILLS = int(os.environ.get("WINDLASS_FLEET_KILLS", 10 if WHOLE else 6))
+KILLS = int(os.environ.get("WINDLASS_FLEET_KILLS", 10 if WHOLE else 4))
 CLUSTER_KILLS = int(os.environ.get("WINDLASS_CLUSTER_KILLS", "1"))
 """A single kill hits the leader; of many kills, some do."""
 LONG_SHARE = 0.2 if KILLS > 50 else 0.0
@@ -53,6 +53,9 @@ async def test_a_fleet_loses_no_run_and_no_call_however_often_its_processes_are_
     assert not [odd for process in fleet.all() for odd in process.tracebacks()]
 
 
+@pytest.mark.whole(
+    "the drill above, and tests/runs/jetstream/test_fleet_replicas.py, which kills a leader"
+)
 @pytest.mark.timeout(300 + 20 * CLUSTER_KILLS)
 async def test_a_cluster_whose_leader_is_killed_loses_no_run_and_no_call(tmp_path: Path) -> None:
     print(f"WINDLASS_CRASH_SEED={SEED}")

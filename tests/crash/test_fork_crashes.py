@@ -17,7 +17,7 @@ import pytest
 from tests.crash.client_family import client_on
 from tests.support.thoroughness import WHOLE
 
-KILLS = int(os.environ.get("WINDLASS_CRASH_KILLS", 10 if WHOLE else 6))
+KILLS = int(os.environ.get("WINDLASS_CRASH_KILLS", 10 if WHOLE else 4))
 SEED = int(os.environ.get("WINDLASS_CRASH_SEED", "0")) or random.randrange(1, 10**6)
 ROOT = Path(__file__).parents[2]
 MAX_FAMILY = 4

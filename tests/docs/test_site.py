@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import async_playwright, expect
 from scripts import site_check
 from tests.console.axe import axe
-from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Pages
+from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Pages, SharedContext
 from tests.support.browsing import FLAGS, HEADLESS
 
 SITE = Path(os.environ.get("WINDLASS_SITE", ""))
@@ -70,10 +70,10 @@ def address() -> Iterator[str]:
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def browser() -> AsyncIterator[Browser]:
+async def browser() -> AsyncIterator[SharedContext]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=HEADLESS, args=FLAGS)
-        yield browser
+        yield SharedContext(browser)
         await browser.close()
 
 
@@ -82,14 +82,16 @@ async def browser() -> AsyncIterator[Browser]:
 @IN_ONE_BROWSER
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", ["desk", "phone"])
-async def test_no_page_has_barriers(browser: Browser, address: str, size: str, scheme: str) -> None:
+async def test_no_page_has_barriers(
+    browser: SharedContext, address: str, size: str, scheme: str
+) -> None:
     """axe-core finds none, nothing is loaded from elsewhere, and no page is wider than a phone."""
     viewport = DESK if size == "desk" else PHONE
     pages = Pages(browser, address)
     context = await pages.context(viewport=viewport, color_scheme=scheme)
     page = await context.new_page()
     for path in KINDS:
-        await page.goto(path)
+        await pages.goto(page, path)
         await page.wait_for_load_state("networkidle")
         width = await page.evaluate("document.documentElement.scrollWidth")
         assert width <= viewport["width"], f"{path} is {width} pixels wide"
@@ -103,7 +105,9 @@ async def test_no_page_has_barriers(browser: Browser, address: str, size: str, s
 @BUILT
 @pytest.mark.process
 @IN_ONE_BROWSER
-async def test_the_search_finds_a_page_without_a_server(browser: Browser, address: str) -> None:
+async def test_the_search_finds_a_page_without_a_server(
+    browser: SharedContext, address: str
+) -> None:
     pages = Pages(browser, address)
     page = await pages.open("/")
     await page.get_by_role("button", name="Search").first.click()
@@ -116,7 +120,7 @@ async def test_the_search_finds_a_page_without_a_server(browser: Browser, addres
 @pytest.mark.process
 @IN_ONE_BROWSER
 async def test_the_three_tabs_of_the_first_page_change_its_content(
-    browser: Browser, address: str
+    browser: SharedContext, address: str
 ) -> None:
     pages = Pages(browser, address)
     page = await pages.open("/")

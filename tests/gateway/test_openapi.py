@@ -1,6 +1,7 @@
 """The OpenAPI document matches the gateway's behaviour."""
 
 import copy
+import functools
 import json
 from collections.abc import Iterator
 from typing import Annotated, Any, NotRequired, get_args
@@ -41,7 +42,6 @@ from windlass.wires.json_types import Json
 
 pytestmark = pytest.mark.sweep
 
-DOCUMENT = msgspec.json.decode(encode_json(openapi_document()))
 SECONDS = 60
 CHECKS = [
     not_a_server_error,
@@ -54,6 +54,12 @@ CHECKS = [
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 _LISTED_TOOLS = {"type": "array", "items": {"$ref": "#/components/schemas/GeminiTool"}}
 OPERATIONS = [(path, method) for path, methods in PATHS.items() for method in methods]
+
+
+@functools.cache
+def whole_document() -> dict[str, Any]:
+    """Takes a second: only the process that runs these tests makes it."""
+    return msgspec.json.decode(encode_json(openapi_document()))
 
 
 def refuses(path: str, method: str) -> bool:
@@ -92,7 +98,7 @@ def schema(gateway: Serving) -> OpenApiSchema:
     started = requests.post(f"{gateway.base_url}/runs", json=BODY, timeout=SECONDS)
     asked = {"model": "m", "input": "Hi", "background": True}
     stored = requests.post(f"{gateway.base_url}/responses", json=asked, timeout=SECONDS)
-    document = copy.deepcopy(DOCUMENT)
+    document = copy.deepcopy(whole_document())
     schemas = document["components"]["schemas"]
     fields = schemas["ChatCompletionRequest"]["properties"]
     fields["model"] = {"enum": ["m"]}
@@ -155,10 +161,12 @@ def schema(gateway: Serving) -> OpenApiSchema:
 
 
 def test_the_document_is_valid_openapi() -> None:
-    OPENAPI_31_VALIDATOR.validate(DOCUMENT)
-    for name, schema in DOCUMENT["components"]["schemas"].items():
+    OPENAPI_31_VALIDATOR.validate(whole_document())
+    for name, schema in whole_document()["components"]["schemas"].items():
         assert jsonschema_rs.meta.is_valid(schema), name
-    names = [each["operationId"] for path in DOCUMENT["paths"].values() for each in path.values()]
+    names = [
+        each["operationId"] for path in whole_document()["paths"].values() for each in path.values()
+    ]
     assert len(set(names)) == len(names)
 
 
@@ -170,8 +178,8 @@ def test_every_reference_has_a_target() -> None:
         elif isinstance(value, list):
             yield from (each for inner in value for each in references(inner))
 
-    for reference in references(DOCUMENT):
-        place: Any = DOCUMENT
+    for reference in references(whole_document()):
+        place: Any = whole_document()
         for step in reference.removeprefix("#/").split("/"):
             place = place[step]
 
@@ -188,7 +196,7 @@ def test_every_route_but_those_of_the_page_is_in_the_document_and_the_reverse() 
 
 
 def test_every_kind_of_event_is_in_the_document() -> None:
-    mapping = DOCUMENT["components"]["schemas"]["RunEvent"]["discriminator"]["mapping"]
+    mapping = whole_document()["components"]["schemas"]["RunEvent"]["discriminator"]["mapping"]
     assert mapping == {
         kind.__struct_config__.tag: f"#/components/schemas/{kind.__name__}"
         for kind in get_args(RunEvent)
@@ -243,7 +251,7 @@ def test_every_problem_is_used_by_an_endpoint() -> None:
 def test_the_gateway_serves_the_document(gateway: Serving) -> None:
     answer = requests.get(f"{gateway.root_url}/openapi.json", timeout=SECONDS)
     assert answer.headers["content-type"] == "application/json"
-    assert answer.json() == DOCUMENT
+    assert answer.json() == whole_document()
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
@@ -319,5 +327,5 @@ def test_a_failed_run_matches_the_document(gateway: Serving) -> None:
 
 
 def assert_conforms(value: Any, name: str) -> None:
-    schema = {"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]}
+    schema = {"$ref": f"#/components/schemas/{name}", "components": whole_document()["components"]}
     jsonschema_rs.Draft202012Validator(schema).validate(value)

@@ -24,6 +24,7 @@ def order_files(items: list[pytest.Item]) -> None:
 class FromBothEnds(LoadFileScheduling):
     """Assigns whole files: the first worker takes them from the end of the list."""
 
+    # Private in xdist, which has no public way to choose the next file of a worker.
     def _assign_work_unit(self, node: WorkerController) -> None:
         assigned = self.assigned_work[node]
         # The base class counts the tests of all assigned files after every test.

@@ -220,7 +220,8 @@ class Connection:
         """Ends `open` by raising, if the error is permanent or no attempts are left."""
         if self._attempts is not None:
             self._attempts -= 1
-        if _is_refusal(error) or self._attempts == 0:
+        # The client reports the error that is raised here once more, and would then try again.
+        if _is_refusal(error) or (self._attempts is not None and self._attempts <= 0):
             raise error
 
     def _keep(self, task: asyncio.Task[None]) -> None:
