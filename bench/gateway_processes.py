@@ -2,41 +2,137 @@
 
     make bench ARGS="--only processes"
 
-The load and the upstream need cores of their own: on two cores they compete with the gateway, and
-the ratio shows what they leave. CPU of a request, over all processes, is the stable figure.
+The load (wrk) and the upstream (nginx, with a fixed answer) are programs that need little CPU: the
+gateway has nearly all of both cores.
 """
 
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
 import gateway
 from gateway_load import cpu_seconds
+from gateway_servers import KEY, free_port, served
 from report import Verdict
 
 MIN_RATIO = 1.8
 AT_ONCE = 64
 SERVERS = {"windlass": "one process", "two_processes": "two processes"}
+NGINX = """\
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{}}
+http {{
+  access_log off;
+  keepalive_requests 100000000;
+  client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+  uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{ default_type application/json; return 200 '{answer}'; }}
+  }}
+}}
+"""
+LUA = """\
+wrk.method = "POST"
+wrk.body = [[{body}]]
+wrk.headers["Content-Type"] = "application/json"
+wrk.headers["Authorization"] = "Bearer {key}"
+"""
+ANSWER = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "bench-answer",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "It is sunny in Oslo. " * 5},
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
+}
 
 
 def show(quick: bool) -> list[Verdict]:
-    what = gateway.SCENARIOS["answer"]
-    requests, samples = (640, 2) if quick else (6_400, 5)
+    if not (shutil.which("wrk") and shutil.which("nginx")):
+        print("wrk or nginx is absent: apt-get install wrk nginx-light")
+        return []
+    seconds, samples = (3, 2) if quick else (10, 5)
     rates: dict[str, list[float]] = {name: [] for name in SERVERS}
     costs: dict[str, list[float]] = {name: [] for name in SERVERS}
-    with gateway.bench(*SERVERS) as running:
-        for _ in range(samples):
-            for name in SERVERS:
-                server = running.servers[name]
-                who = gateway.Contender(name, name, "openai")
+    with fixed_upstream() as root, ExitStack() as stack:
+        found = {name: stack.enter_context(served(name, root)) for name in SERVERS}
+        for number in range(-1, samples):  # the first sample warms up
+            for name, server in found.items():
+                assert server is not None
                 before = all_cpu_seconds(server.pid)
-                rates[name].append(running.sample(who, what, AT_ONCE, requests).rate)
-                costs[name].append((all_cpu_seconds(server.pid) - before) / (requests + AT_ONCE))
+                requests, took = load(server.port, 1 if number < 0 else seconds)
+                if number >= 0:
+                    rates[name].append(requests / took)
+                    costs[name].append((all_cpu_seconds(server.pid) - before) / requests)
     print(f"\n{'one answer, ' + str(AT_ONCE) + ' at once':<40}{'req/s':>10}{'CPU ms':>10}")
     for name, title in SERVERS.items():
         cost = median(costs[name]) * 1e3
         print(f"  {title:<38}{median(rates[name]):>10.0f}{cost:>10.3f}")
-    ratio = median(rates["windlass"]) / median(rates["two_processes"])
-    return [Verdict("throughput of one process", ratio, 1 / MIN_RATIO, "x two processes")]
+    ratio = median(rates["two_processes"]) / median(rates["windlass"])
+    print(f"  two processes are {ratio:.2f}x as fast as one")
+    return [Verdict("throughput of one process", 1 / ratio, 1 / MIN_RATIO, "x two processes")]
+
+
+def load(port: int, seconds: int) -> tuple[int, float]:
+    """The number of answered requests, and the time that they took."""
+    who = gateway.CONTENDERS["windlass"]
+    body = gateway.body(who, gateway.SCENARIOS["answer"])
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
+        script.write(LUA.format(body=body, key=KEY))
+        script.flush()
+        address = f"http://127.0.0.1:{port}{gateway.PATHS['chat']}"
+        command = ["wrk", "-t1", f"-c{AT_ONCE}", f"-d{seconds}s", "-s", script.name, address]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if "Non-2xx" in said or "Socket errors" in said:
+        raise SystemExit(f"the gateway did not answer all requests:\n{said}")
+    found = re.search(r"(\d+) requests in ([\d.]+)(ms|s|m)", said)
+    assert found, said
+    unit = {"ms": 0.001, "s": 1.0, "m": 60.0}[found[3]]
+    return int(found[1]), float(found[2]) * unit
+
+
+@contextmanager
+def fixed_upstream() -> Iterator[str]:
+    """An upstream with one answer, until it is stopped."""
+    with tempfile.TemporaryDirectory() as folder:
+        port, config = free_port(), Path(folder, "nginx.conf")
+        config.write_text(NGINX.format(folder=folder, port=port, answer=json.dumps(ANSWER)))
+        with subprocess.Popen(["nginx", "-c", str(config), "-p", folder]) as child:
+            root = f"http://127.0.0.1:{port}"
+            try:
+                wait_for(root)
+                yield root
+            finally:
+                child.terminate()
+
+
+def wait_for(address: str) -> None:
+    for _ in range(100):
+        try:
+            urllib.request.urlopen(address).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise SystemExit(f"{address} does not answer")
 
 
 def all_cpu_seconds(pid: int) -> float:

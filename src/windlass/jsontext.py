@@ -490,9 +490,7 @@ def is_larger(value: object, size: int) -> bool:
             size -= len(cast("str", each))
         elif kind in _SCALARS:
             pass
-        elif isinstance(each, str | bytes):
-            size -= len(each)
-        elif isinstance(each, dict):
+        elif kind is dict or isinstance(each, dict):
             fields = cast("dict[Any, Any]", each)
             size -= _NODE_WEIGHT * len(fields)
             if size >= 0:
@@ -502,6 +500,8 @@ def is_larger(value: object, size: int) -> bool:
             size -= _NODE_WEIGHT * len(items)
             if size >= 0:
                 waiting += items
+        elif isinstance(each, str | bytes):
+            size -= len(each)
         if size < 0:
             return True
     return False

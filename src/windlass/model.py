@@ -156,10 +156,13 @@ def batch_reader(
     if isinstance(events, EventBatches):
         return events.some
 
+    next_of = aiter(events).__anext__
+
     async def next_event() -> Sequence[ModelEvent]:
-        async for event in events:
-            return (event,)
-        return ()
+        try:
+            return (await next_of(),)
+        except StopAsyncIteration:
+            return ()
 
     return next_event
 

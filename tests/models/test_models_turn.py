@@ -199,6 +199,24 @@ async def test_silence_in_the_middle_is_a_cut() -> None:
         await model.aclose()
 
 
+@pytest.mark.parametrize("size", [10, 300], ids=["small", "large"])
+async def test_text_before_an_error_in_the_same_read_comes_once(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.models.turn.LARGE", 200)
+    text_first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+    error = f'data: {{"error":{{"message":"{"x" * size}","code":503}}}}\n\n'.encode()
+    events: list[Any] = []
+    async with raw_server(unended(text_first + error), hold=True) as server:
+        model = OpenAIModel("m", base_url=server.base_url)
+        with pytest.raises(ModelError):
+            async with model.stream(HELLO) as arriving:
+                async for event in arriving:
+                    events.append(event)
+        await model.aclose()
+    assert text(events) == "Hi"
+
+
 async def test_a_server_that_never_closes_after_done_does_not_hold_the_turn() -> None:
     async with raw_server(unended(BRIEF + b"data: [DONE]\n\n"), hold=True) as server:
         model = OpenAIModel("m", base_url=server.base_url)

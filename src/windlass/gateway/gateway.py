@@ -1,10 +1,11 @@
 """The gateway: its models, tools, keys, sessions and active runs."""
 
 import asyncio
+import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
@@ -60,6 +61,7 @@ from windlass.wires.errors import Problem
 
 if TYPE_CHECKING:
     from windlass.gateway.limits.fleet import FleetCounter
+    from windlass.gateway.processes.shared_runs import SharedRuns
 
 log = logging.getLogger("windlass.gateway")
 
@@ -112,8 +114,8 @@ class Gateway:
             max_finished_bytes=config.limits.max_kept_bytes,
             size_of=lambda run: run.size,
         )
-        temporary = member is not None and member.runs == config.runs.path
-        run_log = log or configured_log(config, temporary=temporary)
+        self._shared = self._shared_runs()
+        run_log = log or self._shared or configured_log(config)
         self.service = RunService(self.runs, control_of(run_log))
         self.chats = None if run_log is None else Chats(run_log)
         self._opened = False
@@ -194,13 +196,16 @@ class Gateway:
         entered.callback(await self.admission.enter(exchange.key, served.config, leaves))
         if self.refuses_runs:  # the shutdown began while the run waited
             raise Refused(SHUTTING_DOWN)
+        store = request.store if request else True
+        chat = request.chat if request else ""
+        held = self._shared is not None and store and origin.needs_client and not chat
         record, events = self.service.begin(
             plan,
             origin,
             model=served.name,
             owner=exchange.owner,
-            chat=request.chat if request else "",
-            store=request.store if request else True,
+            chat=chat,
+            store=store and not held,
         )
         run = GatewayRun(
             plan,
@@ -210,6 +215,7 @@ class Gateway:
             turns=self.turns,
             request_size=request.size if request else 0,
             log=events,
+            held=held,
         )
         leave = entered.pop_all().close
         run.task.add_done_callback(lambda _: leave())
@@ -224,7 +230,21 @@ class Gateway:
         run = await self.service.find(run_id, owner)
         if not isinstance(run, StoredRun) and run.owner != owner:
             raise RunNotFound(f"run {run_id!r} not found")
+        if isinstance(run, FinishedRun) and run.stored and not run.held:
+            await self._check_stored(run_id)
         return found_run(run)
+
+    async def _check_stored(self, run_id: str) -> None:
+        """Raises `RunNotFound` if another process has deleted this run of the log."""
+        assert self.service.log is not None
+        try:
+            await self.service.log.status(run_id)
+        except RunNotFound:
+            self.runs.forget(run_id)
+            self.summaries.forget(run_id)
+            raise
+        except StorageError:
+            log.debug("Cannot check whether a run is still stored", extra={"run_id": run_id})
 
     async def forget(self, run_id: str) -> None:
         """Deletes an ended run from this process and from the log."""
@@ -338,6 +358,8 @@ class Gateway:
             await asyncio.wait(running, timeout=seconds)
         while self.handing_over and (attached := self._attached()):
             await asyncio.wait(attached)
+        if self.handing_over and self._shared is not None:
+            await self._shared.store_held()
         left = [run for run in self.runs.running() if not run.task.done()]
         await asyncio.gather(*(run.cancel(SHUTTING_DOWN) for run in left))
         self.manual_calls.cancel()
@@ -377,8 +399,24 @@ class Gateway:
         """The compact form of a done run; the run itself if its log was closed before its end."""
         if run.log.closed or not run.log.ended:
             return run
-        is_stored = run.stored and not run.log.relaxed  # a relaxed log may lack its last events
-        return FinishedRun(run, self.service.log if is_stored else None)
+        return FinishedRun(run, None if run.log.settled is None else self.service.log)
+
+    def _shared_runs(self) -> "SharedRuns | None":
+        """The temporary file of runs, if the gateway has several processes and no log."""
+        member, path = self.member, self.config.runs.path
+        if member is None or path is None or member.runs != path:
+            return None
+        from windlass.gateway.processes.shared_runs import SharedRuns
+
+        return SharedRuns(path, member, self._runs_here)
+
+    def _runs_here(self, run_id: str) -> Sequence[GatewayRun | FinishedRun]:
+        """The run of this process with this id, or all of them for an empty id."""
+        if not run_id:
+            return self.runs.all()
+        with contextlib.suppress(RunNotFound):
+            return [self.runs.get(run_id)]
+        return []
 
     def _limit_counter(self) -> LimitCounter:
         runs = self.config.runs

@@ -97,37 +97,40 @@ async def _batches(
             try:
                 decoder = exchange.decoder()
                 source = _Payloads(response, decoder)
-                while (payloads := await source.payloads()) is not None:
-                    batch: list[ModelEvent] = []
-                    for payload in payloads:
-                        if len(payload) <= LARGE:
-                            try:
+                batch: list[ModelEvent] = []
+                try:
+                    while (payloads := await source.payloads()) is not None:
+                        for payload in payloads:
+                            if len(payload) <= LARGE:
                                 batch += source.feed(payload)
-                            except ModelError:
-                                if batch:  # what came before the error is part of the turn
-                                    yielded = True
-                                    yield batch
-                                raise
-                            continue
-                        if batch:
+                                continue
+                            if batch:
+                                yielded = True
+                                yield batch
+                                batch = []
+                            batch = await offloaded(source.feed, payload)
+                        if batch and not source.over:
                             yielded = True
                             yield batch
-                        batch = await offloaded(source.feed, payload)
-                    if batch:
+                            batch = []
+                    events = decoder.finish()
+                except ModelError:
+                    if batch:  # what came before the error is part of the turn
                         yielded = True
                         yield batch
-                events = decoder.finish()
+                    raise
                 complete = True
                 end = events[-1]
                 assert isinstance(end, TurnEnded)
                 # The provider could not parse its own model's call: retry once.
-                if end.finish == "malformed_call" and not yielded and not malformed:
+                has_events = yielded or bool(batch)
+                if end.finish == "malformed_call" and not has_events and not malformed:
                     wasted, malformed = wasted + end.usage, True
                     continue
                 if wasted is not _NO_USAGE:
                     events[-1] = msgspec.structs.replace(end, usage=wasted + end.usage)
                 yielded = True
-                yield events
+                yield batch + events
                 return
             finally:
                 await http.release(response, complete=complete)
@@ -145,17 +148,18 @@ async def _batches(
 class _Payloads:
     """An HTTP response as payloads: the events of a stream, or one body."""
 
-    __slots__ = ("_decoder", "_over", "_response", "_sse", "feed")
+    __slots__ = ("_decoder", "_response", "_sse", "feed", "over")
 
     def __init__(self, response: Response, decoder: TurnDecoder) -> None:
         self._response, self._decoder = response, decoder
         self._sse: SseDecoder | None = None  # set when the response is a stream
-        self._over = False
+        self.over = False
+        """Whether the last payloads were returned."""
         self.feed: Callable[[bytes], list[ModelEvent]] = decoder.feed
 
     async def payloads(self) -> list[bytes] | None:
         """The next payloads, for `feed`; None at the end."""
-        if self._over or self._decoder.done:
+        if self.over or self._decoder.done:
             return None
         sse = self._sse
         try:
@@ -171,7 +175,7 @@ class _Payloads:
             chunk = b""
         if chunk:
             return sse.feed(chunk)
-        self._over = True
+        self.over = True
         return sse.finish()
 
     async def _first(self) -> list[bytes]:
@@ -181,7 +185,7 @@ class _Payloads:
         if not label.startswith("text/event-stream"):
             first = await read_arrived(self._response.content)
             if "json" in label or first.lstrip()[:1] in (b"{", b"[", b"<"):
-                self._over = True
+                self.over = True
                 self.feed = self._decoder.feed_body
                 return [first + await self._response.content.read()]
         self._sse = SseDecoder()

@@ -52,13 +52,13 @@ class MemoryLog:
     ) -> None:
         """`clock` replaces the system clock. Event times in a log never decrease."""
         self._events = EventBuffer(events)
-        self._time = self._events[-1].time if self._events else 0.0
-        self._clock = clock or _steady_clock(self._time)
+        self.published = len(self._events)
+        """How many events the readers can read."""
+        last = self._events[-1].time if self.published else 0.0
+        self._now = _steady_clock(last) if clock is None else _not_decreasing(clock, last)
         self._waiters: list[asyncio.Future[None]] = []
         self._listeners: list[_Listener] = []
-        self.ended = bool(self._events) and self._events[-1].done
-        self.relaxed = False
-        """Whether events are published before they are stored."""
+        self.ended = self.published > 0 and self._events[-1].done
         self.closed = False
         """Whether the log was closed before the run ended: it was detached, or the log failed."""
         self.failure: WindlassError | None = None
@@ -85,7 +85,7 @@ class MemoryLog:
     @property
     def numbered(self) -> int:
         """How many events have a number. Readers may not have received the last of them yet."""
-        return len(self._events)
+        return self.published
 
     def append(self, event: RunEvent) -> None:
         """Numbers the event and sends it to the readers. Ignores events after the last one."""
@@ -96,8 +96,13 @@ class MemoryLog:
         if not events or self.ended or self.closed:
             return
         self.ended = events[-1].done
-        now, first = self._now(), len(self._events) + 1
-        self._publish([replace(event, seq=n, time=now) for n, event in enumerate(events, first)])
+        now, first = self._now(), self.published + 1
+        if len(events) == 1:  # most often: one token at a time
+            self._publish((replace(events[0], seq=first, time=now),))
+        else:
+            self._publish(
+                [replace(event, seq=n, time=now) for n, event in enumerate(events, first)]
+            )
 
     def listen(
         self,
@@ -111,7 +116,7 @@ class MemoryLog:
         `kinds`, if given, selects event types, and may change later. `on_close` is called if the
         log closes before the run ends. Returns a function that removes the listener.
         """
-        for event in self._events.between(after, len(self._events)):
+        for event in self._events.between(after, self.published):
             if kinds is None or type(event) in kinds:
                 listener(event)
         entry = (listener, kinds, on_close)
@@ -144,11 +149,7 @@ class MemoryLog:
     @property
     def _over(self) -> bool:
         """Whether no more events will come. Then listeners are dropped, to avoid cycles."""
-        return self.closed or (bool(self._events) and self._events[-1].done)
-
-    def _now(self) -> float:
-        self._time = max(self._time, self._clock())
-        return self._time
+        return self.closed or (self.published > 0 and self._events[-1].done)
 
     def _dismiss(self, entry: _Listener) -> None:
         if entry in self._listeners:
@@ -156,14 +157,16 @@ class MemoryLog:
 
     def _publish(self, events: Sequence[RunEvent]) -> None:
         self._events.extend(events)
+        self.published += len(events)
         for event in events if self._listeners else ():
             kind = type(event)
             for listener, kinds, _ in self._listeners:
                 if kinds is None or kind in kinds:
                     listener(event)
-        if events[-1].done:
+        if self.ended and events[-1].done:
             self._listeners.clear()
-        self._wake()
+        if self._waiters:
+            self._wake()
 
     def _wake(self) -> None:
         while self._waiters:
@@ -178,23 +181,27 @@ class MemoryFollower:
         self._events = log._events  # pyright: ignore[reportPrivateUsage]
         self._waiters = log._waiters  # pyright: ignore[reportPrivateUsage]
         self._position = position
+        self._page: list[RunEvent] = []
+        """The next events, last event first."""
 
     def __aiter__(self) -> "MemoryFollower":
         return self
 
     async def __anext__(self) -> RunEvent:
-        while self._position >= len(self._events):
-            if self._over():
-                raise StopAsyncIteration
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
-        event = self._events[self._position]
+        if not self._page:
+            while self._position >= self._log.published:
+                if self._over():
+                    raise StopAsyncIteration
+                waiter = asyncio.get_running_loop().create_future()
+                self._waiters.append(waiter)
+                await waiter
+            self._page = self._events[self._position : self._position + PAGE_EVENTS][::-1]
         self._position += 1
-        return event
+        return self._page.pop()
 
     async def some(self, seconds: float) -> list[RunEvent]:
-        if self._position >= len(self._events) and not self._over():
+        self._page = []
+        if self._position >= self._log.published and not self._over():
             loop = asyncio.get_running_loop()
             waiter = loop.create_future()
             self._waiters.append(waiter)
@@ -210,7 +217,7 @@ class MemoryFollower:
 
     @property
     def over(self) -> bool:
-        return self._position >= len(self._events) and self._over()
+        return self._position >= self._log.published and self._over()
 
     def wake(self) -> None:
         while self._waiters:
@@ -294,6 +301,17 @@ def _steady_clock(after: float) -> Callable[[], float]:
     never steps."""
     start = max(time.time(), after) - time.monotonic()
     return lambda: start + time.monotonic()
+
+
+def _not_decreasing(clock: Callable[[], float], last: float) -> Callable[[], float]:
+    """Returns the clock, but the last time again when it steps back."""
+
+    def now() -> float:
+        nonlocal last
+        last = max(last, clock())
+        return last
+
+    return now
 
 
 def _release(waiter: asyncio.Future[None]) -> None:

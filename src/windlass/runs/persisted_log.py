@@ -87,9 +87,6 @@ class StoredLog(MemoryLog):
 
     So no reader has ever seen an event number that a crash can lose.
     Text deltas are written together, at most every 50 ms.
-
-    A `relaxed` log is for a run that no process can resume. It publishes events at once, and
-    writes all of them together, every 50 ms, at the same moment as all other relaxed logs.
     """
 
     def __init__(
@@ -102,12 +99,10 @@ class StoredLog(MemoryLog):
         after: int = 0,
         clock: Callable[[], float] | None = None,
         on_end: Callable[[str], None] = lambda _: None,
-        relaxed: bool = False,
     ) -> None:
         """A new run has a `record`. A resumed run has its `events` instead, or the last event
         number in `after` if the events are unreadable."""
         super().__init__(events, clock)
-        self.relaxed = relaxed
         self._run_id, self._writer, self._record = run_id, writer, record
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
@@ -121,8 +116,8 @@ class StoredLog(MemoryLog):
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
-    def settled(self) -> Callable[[], Awaitable[None]] | None:
-        return None if self.relaxed else self._settle
+    def settled(self) -> Callable[[], Awaitable[None]]:
+        return self._settle
 
     @property
     def numbered(self) -> int:
@@ -131,17 +126,19 @@ class StoredLog(MemoryLog):
     def extend(self, events: Sequence[RunEvent]) -> None:
         if not events or self.ended or self.closed:
             return
-        now, first = self._now(), len(self._pending)
-        for event in events:
-            self._last += 1
-            self._pending.append(replace(event, seq=self._last, time=now))
+        now, first = self._now(), self._last + 1
+        self._add([replace(event, seq=n, time=now) for n, event in enumerate(events, first)])
+
+    def copy(self, event: RunEvent) -> None:
+        """Appends the next event of another log, with its number and its time."""
+        if not self.closed:
+            self._add([event])
+
+    def _add(self, events: Sequence[RunEvent]) -> None:
+        self._pending += events
+        self._last = events[-1].seq
         self.ended = events[-1].done
-        if self.relaxed:
-            if self._alarm is None:
-                ticks = self._loop.time() // COALESCE_SECONDS + 1
-                self._alarm = self._loop.call_at(ticks * COALESCE_SECONDS, self._write)
-            self._publish(self._pending[first:])
-        elif any(type(event) not in CAN_WAIT for event in events):
+        if any(type(event) not in CAN_WAIT for event in events):
             self._hurry()
         elif self._alarm is None:
             due = self._written_at + COALESCE_SECONDS
@@ -239,8 +236,7 @@ class StoredLog(MemoryLog):
         self._release()
         if batch.reason is not None:
             self._on_end(self._run_id)
-        if not self.relaxed:
-            self._publish(batch.events)
+        self._publish(batch.events)
 
     def _release(self) -> None:
         """Wakes the waiters whose events are stored, or never will be."""

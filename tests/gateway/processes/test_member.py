@@ -13,6 +13,7 @@ from windlass.gateway.processes.messages import (
     Acquire,
     Answer,
     Drain,
+    Find,
     Force,
     FromProcess,
     FromSupervisor,
@@ -21,6 +22,8 @@ from windlass.gateway.processes.messages import (
     Relax,
     Return,
     Spend,
+    Store,
+    Stored,
     Withdraw,
     encode,
     from_process,
@@ -156,3 +159,21 @@ async def test_a_process_drains_when_it_is_asked_and_ends_without_its_supervisor
         await supervisor.exit()
         await lost.wait()
     assert "The supervisor exited: shutting down" in caplog.messages
+
+
+async def test_a_process_stores_what_others_look_for_and_asks_them_itself() -> None:
+    async with supervised() as (member, supervisor):
+        wanted: list[str] = []
+
+        async def store(run_id: str) -> None:
+            wanted.append(run_id)
+
+        member.on_search = store
+        supervisor.say(Store(5, "run_a"))
+        assert await supervisor.hear() == Stored(5)
+        assert wanted == ["run_a"]
+        search = asyncio.create_task(member.search("run_b"))
+        assert await supervisor.hear() == Find(1, "run_b")
+        assert not search.done()
+        supervisor.say(Answer(1, 1))
+        await search

@@ -62,6 +62,13 @@ def test_processes_share_a_port_their_runs_and_their_metrics(tmp_path: Path) -> 
             found = [get(address, f"/v1/runs/{run_id}").json() for _ in range(3)]
             assert [run["id"] for run in found] == [run_id] * 3
             assert found[0]["status"] == "ended"
+        for _ in range(3):
+            listed = get(address, "/v1/runs").json()["data"]
+            assert [run["id"] for run in listed] == ids[::-1]
+        with fresh_client(address) as client:
+            assert client.delete(f"/v1/runs/{ids[0]}").status_code == 200
+        gone = [get(address, f"/v1/runs/{ids[0]}").status_code for _ in range(6)]
+        assert gone == [404] * 6
         metrics = get(address, "/metrics").text
         assert 'windlass_runs_total{model="fast",stop_reason="answer"} 12.0' in metrics
         assert "windlass_running_runs 0.0" in metrics
@@ -130,6 +137,7 @@ def test_a_reload_serves_the_new_configuration_and_drops_no_stream(tmp_path: Pat
     ):
         body = {**QUESTION, "stream": True}
         with client.stream("POST", CHAT, json=body) as response:
+            run_id = response.headers["x-windlass-run-id"]
             lines = response.iter_lines()
             begun = next(line for line in lines if "One" in line)
             old = gateway.children
@@ -151,7 +159,30 @@ def test_a_reload_serves_the_new_configuration_and_drops_no_stream(tmp_path: Pat
         assert came[-1] == "data: [DONE]"
         eventually(lambda: not set(old) & set(gateway.children), "the old processes exit")
         assert len(gateway.children) == 2
+        assert get(address, f"/v1/runs/{run_id}").json()["status"] == "ended"
         assert gateway.end(signal.SIGINT) == 130
+
+
+def test_every_process_follows_and_stops_the_stream_of_another(tmp_path: Path) -> None:
+    gate = Gate()
+    with (
+        FakeOpenAI(lambda _: slow("One two three.", gate, after=1), api_key=KEY) as fake,
+        several_processes(tmp_path, fake.base_url) as (gateway, address),
+        fresh_client(address) as client,
+    ):
+        with client.stream("POST", CHAT, json={**QUESTION, "stream": True}) as response:
+            run = f"/v1/runs/{response.headers['x-windlass-run-id']}"
+            lines = response.iter_lines()
+            next(line for line in lines if "One" in line)
+            # Each on a new connection: several times, so that both processes are asked.
+            for _ in range(4):
+                assert get(address, run).json()["status"] == "running"
+                with fresh_client(address) as other, other.stream("GET", f"{run}/events") as events:
+                    assert any("One" in line for line in events.iter_lines())
+            assert post(address, f"{run}/stop", {}).status_code in (200, 202)
+            assert not [line for line in lines if "two" in line]
+        assert get(address, run).json()["stop_reason"] == "stopped"
+        assert gateway.end() == 0
 
 
 def names(address: str) -> list[str]:

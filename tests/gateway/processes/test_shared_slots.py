@@ -1,24 +1,26 @@
-"""The limits that several processes share, without the processes."""
+"""The limits that several processes share, over a network without the processes."""
 
+import asyncio
 import random
+import socket
 from collections import Counter, deque
-from typing import TypeAlias
+from contextlib import closing
+from typing import Any
 
+from tests.support.thoroughness import examples
+
+from windlass.gateway.processes.member import Assignment, Member
 from windlass.gateway.processes.messages import (
     Acquire,
-    Answer,
     Force,
+    FromProcess,
     FromSupervisor,
-    Recall,
-    Relax,
-    Return,
     Spend,
-    Withdraw,
+    encode,
 )
 from windlass.gateway.processes.slots import SharedLimits
 
 NAME = "gateway"
-Sent: TypeAlias = Spend | Acquire | Withdraw | Force | Return
 
 
 class Network:
@@ -30,20 +32,22 @@ class Network:
         self.limits = SharedLimits(self.send, lambda: 0.0)
         self.processes = {number: Process(number, self) for number in range(3)}
         self.to_processes: dict[int, deque[FromSupervisor]] = {n: deque() for n in self.processes}
-        self.to_supervisor: dict[int, deque[Sent]] = {n: deque() for n in self.processes}
+        self.to_supervisor: dict[int, deque[Any]] = {n: deque() for n in self.processes}
 
     def send(self, process: int, message: FromSupervisor) -> None:
         self.to_processes[process].append(message)
 
-    def step(self) -> bool:
+    async def step(self) -> bool:
         """Delivers one message; False if there is none."""
+        await asyncio.sleep(0)  # a turn that was decided is reported by the event loop
         queues = [(True, n) for n in self.processes if self.to_processes[n]]
         queues += [(False, n) for n in self.processes if self.to_supervisor[n]]
         if not queues:
             return False
         to_process, number = self.chance.choice(queues)
         if to_process:
-            self.processes[number].handle(self.to_processes[number].popleft())
+            self.processes[number]._handle(encode(self.to_processes[number].popleft()))
+            await asyncio.sleep(0)
         else:
             self.limits.handle(number, self.to_supervisor[number].popleft())
         return True
@@ -53,109 +57,105 @@ class Network:
         return sum(each.used for each in self.processes.values())
 
     def crash(self, number: int) -> None:
+        self.processes[number].close()
         self.to_processes[number].clear()
         self.to_supervisor[number].clear()
         self.processes[number] = Process(number, self)
         self.limits.remove(number)
 
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.close()
 
-class Process:
-    """The rules of `Member`, with counters in place of futures."""
+
+class Process(Member):
+    """A process whose messages the network delivers."""
 
     def __init__(self, number: int, network: Network) -> None:
+        listener, control = socket.socketpair()
+        super().__init__(Assignment(number, listener.detach(), control.detach()))
         self.number, self.network = number, network
-        self.used = self.unused = self.asked = self.waiting = self.refused = 0
-        self.recalled = False
-        self.withdrawn: set[int] = set()
+        self.turns: list[asyncio.Future[bool]] = []
 
-    def say(self, message: Sent) -> None:
+    def _send(self, message: FromProcess) -> None:
         self.network.to_supervisor[self.number].append(message)
 
     def begin(self) -> None:
-        if self.unused:
-            self.unused -= 1
-            self.used += 1
-            return
-        self.asked += 1
-        self.waiting += 1
-        self.say(Acquire(self.asked, NAME, self.network.limit, self.network.max_waiting))
-
-    def withdraw(self) -> None:
-        self.withdrawn.add(self.asked)
-        self.say(Withdraw(self.asked, NAME))
+        self.turns.append(self.request(NAME, self.network.limit, self.network.max_waiting))
 
     def end(self) -> None:
-        self.used -= 1
-        if self.recalled:
-            self.say(Return(NAME, 1))
-        else:
-            self.unused += 1
+        self.turns.remove(next(turn for turn in self.turns if _is_granted(turn)))
+        self.release(NAME)
 
-    def handle(self, message: FromSupervisor) -> None:
-        match message:
-            case Answer(id=number, value=value):
-                self.waiting -= 1
-                if value and number in self.withdrawn:
-                    self.used += 1
-                    self.end()
-                elif value:
-                    self.used += 1
-                else:
-                    self.refused += 1
-            case Recall():
-                self.recalled = True
-                self.say(Return(NAME, self.unused, recalled=True))
-                self.unused = 0
-            case Relax():
-                self.recalled = False
-            case _:
-                raise AssertionError(message)
+    @property
+    def used(self) -> int:
+        return sum(map(_is_granted, self.turns))
+
+    @property
+    def waiting(self) -> list[asyncio.Future[bool]]:
+        return [turn for turn in self.turns if not turn.done()]
+
+    @property
+    def refused(self) -> int:
+        done = [turn for turn in self.turns if turn.done() and not turn.cancelled()]
+        return sum(not turn.result() for turn in done)
+
+    def close(self) -> None:
+        self.listener.close()
+        self._control.close()
 
 
-def test_processes_never_hold_more_slots_than_the_limit_and_no_request_is_forgotten() -> None:
-    for seed in range(200):
-        network = Network(limit=3, max_waiting=2, seed=seed)
-        for _ in range(150):
-            process = network.chance.choice(list(network.processes.values()))
-            match network.chance.randrange(8):
-                case 0 | 1 | 2:
-                    process.begin()
-                case 3 | 4:
-                    if process.used:
-                        process.end()
-                case 5 if process.waiting and process.asked not in process.withdrawn:
-                    process.withdraw()
-                case 6 if seed % 4 == 0 and network.chance.random() < 0.1:
-                    network.crash(process.number)
-                case _:
-                    network.step()
-            assert network.used <= 3, seed
-        while network.used or network.step():
-            for process in network.processes.values():
-                for _ in range(process.used):
-                    process.end()
-            while network.step():
+def _is_granted(turn: "asyncio.Future[bool]") -> bool:
+    return turn.done() and not turn.cancelled() and turn.result()
+
+
+async def test_processes_never_hold_more_slots_than_the_limit_and_no_request_is_forgotten() -> None:
+    for seed in range(examples(60)):
+        with closing(Network(limit=3, max_waiting=2, seed=seed)) as network:
+            for _ in range(150):
+                process = network.chance.choice(list(network.processes.values()))
+                match network.chance.randrange(8):
+                    case 0 | 1 | 2:
+                        process.begin()
+                    case 3 | 4:
+                        if process.used:
+                            process.end()
+                    case 5 if process.waiting:
+                        process.waiting[-1].cancel()
+                    case 6 if seed % 4 == 0 and network.chance.random() < 0.1:
+                        network.crash(process.number)
+                    case _:
+                        await network.step()
                 assert network.used <= 3, seed
-        waiting = {process.number: process.waiting for process in network.processes.values()}
-        assert not any(waiting.values()), (seed, waiting)
+            while network.used or await network.step():
+                for process in network.processes.values():
+                    for _ in range(process.used):
+                        process.end()
+                while await network.step():
+                    assert network.used <= 3, seed
+            waiting = {process.number: process.waiting for process in network.processes.values()}
+            assert not any(waiting.values()), (seed, waiting)
 
 
-def test_a_slot_that_one_process_keeps_is_recalled_before_another_is_refused() -> None:
-    network = Network(limit=2, max_waiting=0, seed=1)
-    first, second, _ = network.processes.values()
-    first.begin()
-    first.begin()
-    while network.step():
-        pass
-    first.end()
-    first.end()
-    assert (first.unused, first.used) == (2, 0)
-    second.begin()
-    second.begin()
-    second.begin()
-    while network.step():
-        pass
-    assert (second.used, second.refused) == (2, 1)
+async def test_a_slot_that_one_process_keeps_is_recalled_before_another_is_refused() -> None:
+    with closing(Network(limit=2, max_waiting=0, seed=1)) as network:
+        first, second, _ = network.processes.values()
+        first.begin()
+        first.begin()
+        while await network.step():
+            pass
+        first.end()
+        first.end()
+        assert (first.used, list(network.to_supervisor[first.number])) == (
+            0,
+            [],
+        )  # it keeps its slots
+        second.begin()
+        second.begin()
+        second.begin()
+        while await network.step():
+            pass
+        assert (second.used, second.refused) == (2, 1)
 
 
 def test_slots_of_an_exited_process_are_free_and_forced_ones_count() -> None:

@@ -1,12 +1,13 @@
 """One process of a gateway with several: its listener, and its connection to the supervisor."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +19,7 @@ from windlass.gateway.processes.messages import (
     Acquire,
     Answer,
     Drain,
+    Find,
     Force,
     FromProcess,
     Ready,
@@ -25,6 +27,8 @@ from windlass.gateway.processes.messages import (
     Relax,
     Return,
     Spend,
+    Store,
+    Stored,
     Withdraw,
     encode,
     from_supervisor,
@@ -36,6 +40,8 @@ VARIABLE = "WINDLASS_PROCESS"
 """The environment variable with the `Assignment` of a process."""
 GATEWAY = "gateway"
 """The name of the slots for all runs."""
+SEARCH_SECONDS = 2.0
+"""How long a search waits for the other processes."""
 
 
 class Assignment(Struct, frozen=True):
@@ -87,6 +93,9 @@ class Member:
         """Called when the process must finish its requests and exit."""
         self.on_lost: Callable[[], None] = lambda: None
         """Called when the supervisor has exited."""
+        self.on_search: Callable[[str], Awaitable[object]] | None = None
+        """Stores the run with this id, or all runs for an empty id, if it is only in memory."""
+        self._searches: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
         self._answers: dict[int, tuple[str, asyncio.Future[float]]] = {}
         self._unused: Counter[str] = Counter()
@@ -104,11 +113,31 @@ class Member:
         self._send(Ready())
 
     async def aclose(self) -> None:
+        for task in list(self._searches):
+            task.cancel()
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
         if self._writer is not None:
             self._writer.close()
+
+    async def search(self, run_id: str) -> None:
+        """Lets the other processes store this run, or all runs for an empty id.
+
+        Returns when they have, or after `SEARCH_SECONDS`.
+        """
+        number, answer = self._asked("")
+        self._send(Find(number, run_id))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SEARCH_SECONDS):
+                await answer
+
+    async def _answer_search(self, message: Store) -> None:
+        try:
+            if self.on_search is not None:
+                await self.on_search(message.run_id)
+        finally:
+            self._send(Stored(message.id))
 
     # The limits of keys and models.
 
@@ -198,6 +227,10 @@ class Member:
                 self._recalled.discard(name)
             case Drain():
                 self.on_drain()
+            case Store() as message:
+                task = asyncio.create_task(self._answer_search(message))
+                self._searches.add(task)
+                task.add_done_callback(self._searches.discard)
 
 
 class SharedPlaces:

@@ -50,11 +50,27 @@ class Return(Struct, frozen=True, tag="return"):
     recalled: bool = False
 
 
-FromProcess: TypeAlias = Ready | Spend | Acquire | Withdraw | Force | Return
+class Find(Struct, frozen=True, tag="find"):
+    """Asks the other processes to store a run that they have only in memory."""
+
+    id: int
+    run_id: str
+    """Empty for all runs."""
+
+
+class Stored(Struct, frozen=True, tag="stored"):
+    """Answers a `Store`."""
+
+    id: int
+
+
+LimitMessage: TypeAlias = Spend | Acquire | Withdraw | Force | Return
+FromProcess: TypeAlias = Ready | LimitMessage | Find | Stored
 
 
 class Answer(Struct, frozen=True, tag="answer"):
-    """Answers a request: the seconds to wait for a `Spend`, 1 or 0 for an `Acquire`."""
+    """Answers a request: the seconds to wait for a `Spend`, 1 or 0 for an `Acquire`, 1 for a
+    `Find`."""
 
     id: int
     value: float
@@ -76,7 +92,15 @@ class Drain(Struct, frozen=True, tag="drain"):
     """Asks the process to finish its requests without a time limit, and to exit."""
 
 
-FromSupervisor: TypeAlias = Answer | Recall | Relax | Drain
+class Store(Struct, frozen=True, tag="store"):
+    """Asks the process to store a run that it has only in memory, and to answer then."""
+
+    id: int
+    run_id: str
+    """Empty for all runs."""
+
+
+FromSupervisor: TypeAlias = Answer | Recall | Relax | Drain | Store
 
 _from_process = msgspec.json.Decoder(FromProcess)
 _from_supervisor = msgspec.json.Decoder(FromSupervisor)

@@ -14,6 +14,7 @@ from windlass.gateway.processes.messages import (
     Answer,
     Force,
     FromSupervisor,
+    LimitMessage,
     Recall,
     Relax,
     Return,
@@ -50,7 +51,7 @@ class SharedLimits:
         self._pools: dict[str, _Pool] = {}
         self._buckets: dict[str, TokenBucket] = {}
 
-    def handle(self, process: int, message: Spend | Acquire | Withdraw | Force | Return) -> None:
+    def handle(self, process: int, message: LimitMessage) -> None:
         match message:
             case Spend():
                 self._send(process, Answer(message.id, self._spend(message)))

@@ -21,11 +21,15 @@ from windlass.gateway.processes.member import VARIABLE, Assignment
 from windlass.gateway.processes.messages import (
     MAX_LINE,
     Drain,
+    Find,
+    FromProcess,
     FromSupervisor,
     Ready,
+    Stored,
     encode,
     from_process,
 )
+from windlass.gateway.processes.searches import Searches
 from windlass.gateway.processes.slots import SharedLimits
 
 log = logging.getLogger("windlass.gateway")
@@ -49,6 +53,11 @@ class _Process:
         """Whether it was asked to exit."""
         self.ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """True when it accepts requests, False if it exits before that."""
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it has accepted requests, and has not exited."""
+        return self.ready.done() and self.ready.result()
 
     def send(self, message: FromSupervisor) -> None:
         if self.writer is not None and not self.writer.is_closing():
@@ -75,6 +84,7 @@ class Supervisor:
         self._last_number = 0
         self._pause = FIRST_PAUSE
         self._limits = SharedLimits(self._send, time.monotonic)
+        self._searches = Searches(self._send)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping: int | None = None
         """The signal that stops the gateway."""
@@ -160,14 +170,22 @@ class Supervisor:
         """Handles the messages of a process, in their order."""
         try:
             while line := await reader.readline():
-                message = from_process(line)
-                if isinstance(message, Ready):
-                    if not process.ready.done():
-                        process.ready.set_result(True)
-                else:
-                    self._limits.handle(process.number, message)
+                self._handle(process, from_process(line))
         except OSError:
             pass
+
+    def _handle(self, process: _Process, message: FromProcess) -> None:
+        match message:
+            case Ready():
+                if not process.ready.done():
+                    process.ready.set_result(True)
+            case Find():
+                serving = [number for number, each in self._processes.items() if each.is_serving]
+                self._searches.begin(process.number, message, serving)
+            case Stored(id=number):
+                self._searches.stored(process.number, number)
+            case _:
+                self._limits.handle(process.number, message)
 
     async def _watch(self, process: _Process) -> None:
         """Waits until the process exits, and replaces it unless it was asked to exit."""
@@ -176,6 +194,7 @@ class Supervisor:
         if process.writer is not None:
             process.writer.close()
         self._limits.remove(process.number)
+        self._searches.remove(process.number)
         _forget_gauges(process.process.pid, self._folder / "metrics")
         was_ready = process.ready.done()
         if not was_ready:

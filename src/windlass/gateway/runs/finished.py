@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from windlass.errors import clear_frames
 from windlass.events import RunEvent, ToolRunEnded
@@ -40,6 +41,7 @@ class FinishedRun:
         "_shared",
         "_state",
         "call_ids",
+        "held",
         "id",
         "origin",
         "owner",
@@ -53,8 +55,10 @@ class FinishedRun:
         state = run.state()
         self._state = _exact(encode_json(state))
         self.call_ids = run.call_ids
+        self.held = run.held
+        """Whether the run is only in memory, and is stored when another process looks for it."""
         self.stored = run.stored
-        """Whether a log stores the run."""
+        """Whether every process of this gateway can find the run."""
         self._log = log
         self._count = state.record.events
         self._events = b"" if log is not None else _compact(run.log.recorded(), run.request_size)
@@ -82,6 +86,11 @@ class FinishedRun:
     def record(self) -> RunRecord:
         """The record that a log would have of the run."""
         return _states.decode(self._state).record
+
+    def content(self) -> tuple[RunRecord, MemoryLog]:
+        """Its record as at its start, and its events, to store it."""
+        begun = replace(self.record, ended=None, reason=None, error=None, events=0)
+        return replace(begun, origin=self.origin.stored()), MemoryLog(self._decoded())
 
     async def stop(self) -> None:
         """Does nothing: the run has ended."""

@@ -45,16 +45,22 @@ class GatewayRun(AsyncRun):
         turns: HiddenTurns,
         request_size: int = 0,
         log: MemoryLog | None = None,
+        held: bool = False,
         history: History | None = None,
         orders: Sequence[Order] = (),
     ) -> None:
-        """`log` stores its events. A resumed run has a `history`, and the `orders` that waited."""
+        """`log` stores its events. A resumed run has a `history`, and the `orders` that waited.
+
+        A `held` run is only in memory, and is stored when another process looks for it.
+        """
         self.plan, self.origin = plan, origin
         self.record = record
         """Its record at its start."""
         self.owner = record.owner
         self.request_size = request_size
-        self.stored = log is not None
+        self.held = held
+        self.stored = log is not None or held
+        """Whether every process of this gateway can find the run."""
         self.call_ids = CallIds(plan.run_id if self.stored else "")
         self.cancelled: Problem | None = None
         """Why the gateway cancelled the run, if it did."""
@@ -104,6 +110,11 @@ class GatewayRun(AsyncRun):
         done = self.task.done()
         problem = self.problem() if done else None
         return RunState(record=record, phase=self.phase, mode=self.mode, done=done, problem=problem)
+
+    def content(self) -> tuple[RunRecord, MemoryLog]:
+        """Its record as at its start, and its events, to store it."""
+        origin = self.origin.with_tools(self.plan.tools).stored()
+        return replace(self.record, origin=origin), self.log
 
     def observe(self, observer: Observer) -> None:
         """Calls the observer with every event, or with those of its `kinds`.

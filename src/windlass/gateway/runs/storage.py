@@ -18,11 +18,8 @@ DECISION_SECONDS = 15.0
 """How long a decision waits for that process."""
 
 
-def configured_log(config: GatewayConfig, *, temporary: bool = False) -> RunLog | None:
-    """The configured log, or None. A `temporary` file is deleted at the end of the gateway.
-
-    Raises `ConfigError` if a package that it needs is missing.
-    """
+def configured_log(config: GatewayConfig) -> RunLog | None:
+    """The configured log, or None. Raises `ConfigError` if a package that it needs is missing."""
     runs = config.runs
     if runs.nats:
         try:
@@ -39,8 +36,6 @@ def configured_log(config: GatewayConfig, *, temporary: bool = False) -> RunLog 
     from windlass.runs.sqlite.writer import RESERVE_BYTES
 
     path = config.base / runs.path
-    if temporary:
-        return SQLiteLog(path, relaxed=True)
     return SQLiteLog(path, synchronous=runs.synchronous, reserve=RESERVE_BYTES)
 
 

@@ -16,7 +16,7 @@ import msgspec
 from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunEvent
 from windlass.runs.event_log import Follower, MemoryLog, PollingFollower
-from windlass.runs.persisted_log import COALESCE_SECONDS, OwnRuns, StoredLog
+from windlass.runs.persisted_log import OwnRuns, StoredLog
 from windlass.runs.protocol import LogHealth
 from windlass.runs.records import Order, Retention, RunFilter, RunFilters, RunRecord
 from windlass.runs.sqlite import database, process_locks, queries
@@ -43,8 +43,6 @@ STEP_RUNS = 100
 """How many runs one step of an expiry deletes, which blocks writers for some milliseconds."""
 STEP_PAUSE = 0.01
 """The minimum pause between two steps, in seconds. A pause is at least as long as its step."""
-RELAXED_SECONDS = 3 * COALESCE_SECONDS
-"""How long it takes until other processes find a run of a relaxed log."""
 ORDER_SECONDS = 0.2
 """How often to check for orders from other processes, while this process has active runs."""
 
@@ -64,11 +62,8 @@ class SQLiteLog:
         synchronous: Synchronous = "normal",
         reserve: int = 0,
         clock: Callable[[], float] | None = None,
-        relaxed: bool = False,
     ) -> None:
-        """With `relaxed`, runs that no process can resume are written up to 50 ms later."""
         self.path = Path(path)
-        self._relaxed = relaxed
         self._clock = clock
         self._synchronous: Synchronous = synchronous
         self.health = LogHealth()
@@ -88,15 +83,18 @@ class SQLiteLog:
 
     def begin(self, record: RunRecord) -> MemoryLog:
         self._check_process()
-        log = StoredLog(
-            record.id,
-            self._writer,
-            record=record,
-            clock=self._clock,
-            on_end=self._forget,
-            relaxed=self._relaxed and bool(record.origin.get("needs_client")),
-        )
-        return self._add(record.id, log)
+        return self._begin(record)
+
+    async def store(self, record: RunRecord, events: MemoryLog) -> None:
+        """Stores a run of this process that was only in memory, with all its later events.
+
+        Returns when the past events are stored.
+        """
+        self._check_process()
+        log = self._begin(record)
+        log.on_order = lambda order: events.on_order(order) if events.on_order else None
+        events.listen(log.copy, on_close=log.close)
+        await log.settled()
 
     async def claim(self, wanted: Callable[[RunRecord], bool] = bool) -> list[RunRecord]:
         def take(connection: sqlite3.Connection) -> list[RunRecord]:
@@ -167,14 +165,7 @@ class SQLiteLog:
         return PollingFollower(more, after)
 
     async def status(self, run_id: str) -> RunRecord:
-        look = partial(queries.record_of, run_id=run_id)
-        try:
-            return await self._read(look)
-        except RunNotFound:
-            if not self._relaxed:
-                raise
-        await asyncio.sleep(RELAXED_SECONDS)  # another process may not have written it yet
-        return await self._read(look)
+        return await self._read(partial(queries.record_of, run_id=run_id))
 
     async def list(
         self,
@@ -298,6 +289,12 @@ class SQLiteLog:
             # A run of this process without a task is one whose log failed, as on a full disk.
             if writer in exited or (writer == own and self._own.is_free(record.id))
         ]
+
+    def _begin(self, record: RunRecord) -> StoredLog:
+        log = StoredLog(
+            record.id, self._writer, record=record, clock=self._clock, on_end=self._forget
+        )
+        return self._add(record.id, log)
 
     def _add(self, run_id: str, log: StoredLog) -> StoredLog:
         self._own.add(run_id, log)

@@ -285,13 +285,17 @@ class Writer:
 
 
 def _insert_runs(connection: sqlite3.Connection, some: Sequence[Batch], writer: int) -> None:
-    """Inserts new runs. In a transaction, so that no other process assigns the same numbers."""
+    """Inserts new runs. In a transaction, so that no other process assigns the same numbers.
+
+    A record may have a number already.
+    """
     records = [batch.record for batch in some if batch.record is not None]
     places = ",".join(["(?,?,?,?,?,?,?,?,?,?)"] * len(records))
     [last] = connection.execute("SELECT ifnull(max(number), 0) FROM runs").fetchone()
     values: list[object] = []
     for number, record in enumerate(records, last + 1):
-        values += (number, record.id, record.model, record.created, record.owner, record.chat)
+        values += (record.number or number, record.id, record.model, record.created)
+        values += (record.owner, record.chat)
         values += (_valid_utf8(record.title), folded_title(record.title))
         values += (encode_in_steps(record.origin), writer)
     connection.execute(

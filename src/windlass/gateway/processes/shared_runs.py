@@ -1,0 +1,111 @@
+"""The runs of a gateway with several processes that has no configured run log."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
+from typing import Protocol, Unpack
+
+from msgspec.structs import replace
+
+from windlass.errors import RunNotFound, StorageError
+from windlass.runs.event_log import MemoryLog
+from windlass.runs.records import RunFilters, RunRecord
+from windlass.runs.sqlite import SQLiteLog
+
+log = logging.getLogger("windlass.gateway")
+
+MAX_ID_CHARS = 100
+"""A longer id is of no run, and is not sent to other processes."""
+STEP_RUNS = 50
+"""How many runs are stored in one step, which blocks the event loop for some milliseconds."""
+
+
+class HeldRun(Protocol):
+    """A run of this process, active or ended."""
+
+    held: bool
+    """Whether it is only in memory, and may be stored."""
+
+    def content(self) -> tuple[RunRecord, MemoryLog]:
+        """Its record as at its start, and its events."""
+        ...
+
+
+class OtherProcesses(Protocol):
+    """The connection to the other processes of this gateway."""
+
+    on_search: Callable[[str], Awaitable[object]] | None
+    """Stores the runs that another process looks for."""
+
+    async def search(self, run_id: str) -> None:
+        """Lets the other processes store this run, or all runs for an empty id."""
+        ...
+
+
+class SharedRuns(SQLiteLog):
+    """A temporary file that the processes of one gateway share.
+
+    A run that ends with its client is not written to it: it stays in the memory of its process
+    until another process looks for it, or for all runs. Then its process stores it.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        others: OtherProcesses,
+        held: Callable[[str], Iterable[HeldRun]],
+    ) -> None:
+        """`held` returns the run of this process with an id, or all of them for an empty id."""
+        super().__init__(path)
+        self._others, self._held = others, held
+        self._storing = asyncio.Lock()
+        others.on_search = self.store_held
+
+    def begin(self, record: RunRecord) -> MemoryLog:
+        return super().begin(_numbered(record))
+
+    async def store(self, record: RunRecord, events: MemoryLog) -> None:
+        await super().store(_numbered(record), events)
+
+    async def status(self, run_id: str) -> RunRecord:
+        try:
+            return await super().status(run_id)
+        except RunNotFound:
+            if len(run_id) > MAX_ID_CHARS:
+                raise
+            if not await self.store_held(run_id):
+                await self._others.search(run_id)
+        return await super().status(run_id)
+
+    async def list(
+        self,
+        *,
+        before: RunRecord | None = None,
+        limit: int | None = None,
+        **filters: Unpack[RunFilters],
+    ) -> Sequence[RunRecord]:
+        if before is None and not filters.get("chat"):  # a run of a chat is stored at its start
+            await asyncio.gather(self.store_held(), self._others.search(""))
+        return await super().list(before=before, limit=limit, **filters)
+
+    async def store_held(self, run_id: str = "") -> bool:
+        """Stores the run of this process with this id, or all of them. Returns whether any was."""
+        async with self._storing:  # a second search waits until the run is stored
+            runs = iter([run for run in self._held(run_id) if run.held])
+            any_stored = False
+            while some := list(islice(runs, STEP_RUNS)):
+                any_stored = True
+                for run in some:
+                    run.held = False
+                try:
+                    await asyncio.gather(*(self.store(*run.content()) for run in some))
+                except StorageError as error:
+                    log.error("Cannot store runs for other processes: %s", error)
+            return any_stored
+
+
+def _numbered(record: RunRecord) -> RunRecord:
+    """The record with its start time as its number: runs may be stored in another order."""
+    return replace(record, number=int(record.created * 1e6))
