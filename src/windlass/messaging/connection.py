@@ -177,6 +177,11 @@ class Connection:
         await asyncio.wait([ping], timeout=seconds)
         return ping.done() and not ping.cancelled() and self.connected
 
+    async def sent(self, seconds: float) -> bool:
+        """Whether the server confirms within that time that it has all published messages."""
+        # The first ping may overtake messages in the send buffer; the second does not.
+        return await self.server_answers(seconds) and await self.server_answers(seconds)
+
     async def _exchange_ping(self) -> None:
         # No timeout: the client stops reading if a pong arrives for a cancelled ping.
         await _quietly(self._client.flush(PING_SECONDS))

@@ -1,6 +1,7 @@
 """Workers that are killed in the middle of a call, each in its own process."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,6 +96,8 @@ async def test_a_worker_that_was_paused_does_not_begin_a_call_that_was_given_up(
             patch.setattr(calls, "SILENT_SECONDS", 1.5)
             await bridge.call(session, pay, {}, ToolContext(run_id="run_1", call_id="call_1"))
         worker.wake()
+        # Blocks our event loop: the worker only reads what has already been sent.
+        time.sleep(0.25)  # noqa: ASYNC251
         await bridge.call(session, look, {}, ToolContext(run_id="run_1", call_id="call_2"))
         assert await worker.line() == "looked"
 

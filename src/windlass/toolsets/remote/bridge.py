@@ -162,7 +162,7 @@ class Bridge:
                         tried.add(member.id)
                 else:
                     tried.add(member.id)
-                    await self._cancel(member, key)
+                    await self._give_up(member, key)
                 safe = repeatable(spec) and len(tried) < MAX_ATTEMPTS
                 if not safe and not isinstance(loss, NotThere):
                     raise ToolError(
@@ -258,6 +258,12 @@ class Bridge:
             subject = subjects.to_worker(member.session, member.id, "cancel")
             with contextlib.suppress(NatsError):
                 await self._connection.publish(subject, encode(Cancel(key=key)))
+
+    async def _give_up(self, member: Member, key: str) -> None:
+        """Cancels the call of a lost worker. Once this returns, a worker that wakes ignores it."""
+        await self._cancel(member, key)
+        if self._connection is not None:
+            await self._connection.sent(PAUSE_SECONDS)
 
     async def _on_reply(self, message: Msg) -> None:
         await self._calls.on_reply(self._connected(), message)
