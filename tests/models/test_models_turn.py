@@ -301,8 +301,7 @@ async def test_one_connection_serves_turn_after_turn(wire: Any, request_: ModelR
         for _ in range(5):
             assert text(await turn(model, request_)) == "Again."
         (pool,) = model._http._pools.values()
-        (connections,) = pool.session.connector._conns.values()
-        assert len(connections) == 1
+        assert len(pool.connections._all) == 1
         await model.aclose()
 
 

@@ -1,33 +1,41 @@
-"""HTTP requests to upstreams: a pool of connections for each event loop. Only this uses aiohttp."""
+"""HTTP requests to upstreams: a pool of connections for each event loop."""
 
 import asyncio
-import io
 import logging
 import os
+import ssl
 import urllib.request
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-import aiohttp
 from yarl import URL
 
 from windlass.errors import ConfigError, ModelError, StreamCut, clear_frames
+from windlass.models.http1 import (
+    Connection,
+    ConnectionPool,
+    ConnectTimeout,
+    HttpError,
+    InvalidResponse,
+    ProxyRefused,
+    ReadTimeout,
+    Server,
+    Unreachable,
+    credentials,
+)
 from windlass.models.keys import Auth
 from windlass.models.retry import Timeouts
 from windlass.wires.upstream_errors import problem_of
 
 log = logging.getLogger("windlass.models")
 
-Response = aiohttp.ClientResponse
-# aiohttp raises RuntimeError when the connection is lost between two reads.
-TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, RuntimeError)
-KEEP_ALIVE = 60.0
+Response = Connection
+"""A connection, from the start of its response until it is released."""
 MAX_ERROR_BODY = 2**16
-MAX_HEADER = 2**16
-LARGE_BODY = 2**20  # above this, aiohttp expects a file
 END_OF_BODY_TIMEOUT = 0.1  # for the end of a body whose last event has come
+MAX_HEADS = 64
 
 _HEADERS = {
     "Content-Type": "application/json",
@@ -44,12 +52,12 @@ def cut(error: Exception) -> StreamCut:
     return StreamCut()
 
 
-class _SessionPool(NamedTuple):
-    session: aiohttp.ClientSession
+class _LoopPool(NamedTuple):
+    connections: ConnectionPool
     with_loop: AsyncGenerator[None, None]
-    """Closes the session when its loop shuts down."""
+    """Closes the connections when their loop shuts down."""
     with_owner: "weakref.finalize[..., Any]"
-    """Closes the session when its owner is garbage-collected."""
+    """Closes the connections when their owner is garbage-collected."""
     process: int
     """The process id. A fork inherits the pools, but not the loops that close them."""
 
@@ -62,10 +70,16 @@ class Http:
         self._auth = auth
         self._headers = _HEADERS | auth.fixed
         self._proxy = _proxy_for(self._base)
-        self._timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=timeouts.connect, sock_read=timeouts.read
+        self._server = Server(
+            self._base.raw_host or "",
+            self._base.port or 0,
+            self._base.scheme == "https",
+            None if self._proxy is None else URL(self._proxy),
         )
-        self._pools: dict[asyncio.AbstractEventLoop, _SessionPool] = {}
+        self._timeouts = timeouts
+        self._heads: dict[URL, bytes] = {}
+        """The start of the requests to each address."""
+        self._pools: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
 
     @property
     def host(self) -> str:
@@ -94,21 +108,25 @@ class Http:
         `headers` are those of this request only.
         """
         pool = self._pools.get(asyncio.get_running_loop())
-        if pool is None or pool.session.closed:
+        if pool is None or pool.connections.closed:
             pool = await self._open_pool()
-        data = body if len(body) <= LARGE_BODY else io.BytesIO(body)
         if self._auth.changes:
             headers = {**(headers or {}), **(await self._auth.current() or {})}
         try:
-            # Redirects are not followed: they would send the key to another host.
-            response = await pool.session.post(
-                url, data=data, headers=headers, allow_redirects=False, proxy=self._proxy
-            )
-        except TRANSPORT_ERRORS as error:
+            response = await pool.connections.take()
+            try:
+                response.send(b"%b%d\r\n\r\n%b" % (self._head(url, headers), len(body), body))
+                await response.started()
+            except BaseException:
+                response.close()
+                raise
+        except HttpError as error:
             log.debug("POST %s%s failed: %s", url.host, url.path, type(error).__name__)
             clear_frames(error)
-            raise _unreachable(error, url) from error
-        log.debug("POST %s%s -> %d", url.host, url.path, response.status)
+            raise _unreachable(error, url) from error.with_traceback(None)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("POST %s%s -> %d", url.host, url.path, response.status)
+        # Redirects are not followed: they would send the key to another host.
         if response.status >= 300:
             raise await self._refusal(response)
         return response
@@ -119,15 +137,11 @@ class Http:
         After the last event of a turn the body ends at once. Waiting for its end saves the next
         request a handshake.
         """
-        content = response.content
-        if complete and not content.is_eof():
-            with suppress(*TRANSPORT_ERRORS):
+        if complete and not response.complete:
+            with suppress(OSError):
                 async with asyncio.timeout(END_OF_BODY_TIMEOUT):
-                    await content.wait_eof()
-        if content.is_eof():
-            response.release()
-        else:
-            response.close()
+                    await response.rest()
+        response.release()
 
     async def aclose(self) -> None:
         """Closes every pool; a later request opens a new one. Concurrent calls are allowed.
@@ -145,24 +159,43 @@ class Http:
             if loop is current:
                 await pool.with_loop.aclose()
             elif loop.is_closed():
-                await pool.session.close()
+                pool.connections.close()
             else:
-                closing = asyncio.run_coroutine_threadsafe(pool.session.close(), loop)
+                closing = asyncio.run_coroutine_threadsafe(_closed(pool.connections), loop)
                 await asyncio.wrap_future(closing)
 
-    async def _open_pool(self) -> _SessionPool:
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=self._headers,
-            timeout=self._timeout,
-            max_line_size=MAX_HEADER,
-            max_field_size=MAX_HEADER,
-        )
+    def _head(self, url: URL, headers: Mapping[str, str] | None) -> bytes:
+        """The start of a request, up to the length of its body."""
+        if headers:
+            return self._new_head(url, headers)
+        head = self._heads.get(url)
+        if head is None:
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()
+            head = self._heads[url] = self._new_head(url, {})
+        return head
+
+    def _new_head(self, url: URL, headers: Mapping[str, str]) -> bytes:
+        replaced = {name.lower() for name in headers}
+        kept = {name: text for name, text in self._headers.items() if name.lower() not in replaced}
+        plain_proxy = self._server.proxy if not self._server.tls else None
+        target = str(url.with_user(None)) if plain_proxy else url.raw_path_qs
+        lines = [f"POST {target} HTTP/1.1", f"Host: {self._server.authority}"]
+        lines += [f"{name}: {text}" for name, text in {**kept, **headers}.items()]
+        if not any(name.lower() == "authorization" for name in (*kept, *headers)):
+            lines += credentials(url)
+        if plain_proxy:
+            lines += credentials(plain_proxy, "Proxy-")
+        if any(set(line) & {"\r", "\n", "\0"} for line in lines):
+            raise ConfigError("a header contains a line break")
+        return "\r\n".join([*lines, "Content-Length: "]).encode()
+
+    async def _open_pool(self) -> _LoopPool:
         loop = asyncio.get_running_loop()
-        with_owner = weakref.finalize(self, _discard, session, loop)
-        with_loop = _closing_with_loop(session)
-        pool = self._pools[loop] = _SessionPool(session, with_loop, with_owner, os.getpid())
+        connections = ConnectionPool(self._server, self._timeouts)
+        with_owner = weakref.finalize(self, _discard, connections, loop)
+        with_loop = _closing_with_loop(connections)
+        pool = self._pools[loop] = _LoopPool(connections, with_loop, with_owner, os.getpid())
         await anext(pool.with_loop)
         for dead in [other for other in list(self._pools) if other.is_closed()]:
             if (forgotten := self._pools.pop(dead, None)) is not None:
@@ -170,45 +203,48 @@ class Http:
         return pool
 
     async def _refusal(self, response: Response) -> ModelError:
-        body = bytearray()
-        with suppress(*TRANSPORT_ERRORS):
-            while len(body) < MAX_ERROR_BODY and (piece := await response.content.readany()):
+        status, body = response.status, bytearray()
+        headers = {name.decode("latin-1"): text for name, text in _texts(response.headers)}
+        with suppress(HttpError):
+            while len(body) < MAX_ERROR_BODY and (piece := await response.read()):
                 body += piece
         await self.release(response, complete=False)
-        if response.status < 400:
+        if status < 400:
             return ModelError(
-                f"the address redirects (HTTP {response.status}), and redirects are not followed:"
+                f"the address redirects (HTTP {status}), and redirects are not followed:"
                 " set base_url to the final address",
-                status=response.status,
+                status=status,
             )
-        return problem_of(response.status, response.headers, bytes(body), self._auth.secrets)
+        return problem_of(status, headers, bytes(body), self._auth.secrets)
 
 
-async def _closing_with_loop(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
-    """Closes the session when its loop shuts down, even if the owner did not.
+def _texts(headers: Mapping[bytes, bytes]) -> list[tuple[bytes, str]]:
+    return [(name, value.decode("latin-1")) for name, value in headers.items()]
+
+
+async def _closed(connections: ConnectionPool) -> None:
+    """Closes the connections, and waits until their sockets are closed."""
+    connections.close()
+    await asyncio.sleep(0)
+
+
+async def _closing_with_loop(connections: ConnectionPool) -> AsyncGenerator[None, None]:
+    """Closes the connections when their loop shuts down, even if the owner did not.
 
     `asyncio.run` closes all open asynchronous generators at its end.
     """
     try:
         yield
     finally:
-        await session.close()
+        await _closed(connections)
 
 
-def _discard(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
-    """Closes an unused session, from any thread or loop."""
+def _discard(connections: ConnectionPool, loop: asyncio.AbstractEventLoop) -> None:
+    """Closes unused connections, from any thread or loop."""
     if loop.is_closed():
-        _close_now(session)
+        connections.close()
     else:
-        loop.call_soon_threadsafe(_close_now, session)
-
-
-def _close_now(session: aiohttp.ClientSession) -> None:
-    """Runs the first step of closing, which does all that is needed; the rest only waits."""
-    closing = session.close()
-    with suppress(StopIteration):
-        closing.send(None)
-    closing.close()
+        loop.call_soon_threadsafe(connections.close)
 
 
 def _base(base_url: str) -> URL:
@@ -231,24 +267,22 @@ def _proxy_for(url: URL) -> str | None:
     return None if urllib.request.proxy_bypass(host) else proxy
 
 
-def _unreachable(error: Exception, url: URL) -> ModelError | ConfigError:
+def _unreachable(error: HttpError, url: URL) -> ModelError:
     place = f"{url.host}:{url.port}"
-    match error:
-        case aiohttp.InvalidURL():
-            return ConfigError(f"base_url is not a valid address: {place}")
-        case aiohttp.ClientSSLError():
-            return _failed("no secure connection to {upstream}", place, _reason(error))
-        case aiohttp.ConnectionTimeoutError():
+    match error, error.__cause__:
+        case ConnectTimeout(), _:
             return _failed("connecting to {upstream} took too long", place, retryable=True)
-        case TimeoutError():
+        case ReadTimeout(), _:
             return _failed("{upstream} did not answer in time", place, retryable=True)
-        case aiohttp.ClientHttpProxyError(status=status):
+        case ProxyRefused(status=status), _:
             words = "the proxy cannot reach {upstream}"
             return _failed(words, place, status=status, retryable=True)
-        case aiohttp.ClientResponseError():
+        case InvalidResponse(), _:
             return _failed("{upstream} sent an invalid HTTP response", place, retryable=True)
-        case aiohttp.ClientConnectorError():
-            return _failed("cannot connect to {upstream}", place, _reason(error), retryable=True)
+        case Unreachable(), ssl.SSLError() as cause:
+            return _failed("no secure connection to {upstream}", place, _reason(cause))
+        case Unreachable(), cause:
+            return _failed("cannot connect to {upstream}", place, _reason(cause), retryable=True)
         case _:
             words = "{upstream} closed the connection without a response"
             return _failed(words, place, retryable=True)
@@ -266,6 +300,7 @@ def _failed(
     return ModelError(message, status=status, retryable=retryable, public=words)
 
 
-def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientSSLError) -> str:
-    cause = getattr(error, "os_error", None) or error
+def _reason(cause: BaseException | None) -> str | None:
+    if cause is None:
+        return None
     return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__

@@ -11,8 +11,8 @@ from windlass.errors import ModelError, clear_frames
 from windlass.events import ModelEvent, TurnEnded
 from windlass.jsontext import LARGE, by_size, offloaded
 from windlass.model import EventBatches
-from windlass.models.arrived import read_arrived
-from windlass.models.http import TRANSPORT_ERRORS, Http, Response, cut
+from windlass.models.http import Http, Response, cut
+from windlass.models.http1 import HttpError
 from windlass.models.retry import Waiting
 from windlass.wires.sse import SseDecoder
 
@@ -165,8 +165,8 @@ class _Payloads:
         try:
             if sse is None:
                 return await self._first()
-            chunk = await read_arrived(self._response.content)
-        except TRANSPORT_ERRORS as error:
+            chunk = await self._response.read()
+        except HttpError as error:
             # After the end of the turn, a lost connection is harmless.
             clear_frames(error)
             if sse is None or not self._decoder.finished:
@@ -180,13 +180,13 @@ class _Payloads:
 
     async def _first(self) -> list[bytes]:
         """The first payloads. A server can use the other form, or a wrong `Content-Type`."""
-        label = self._response.headers.get("Content-Type", "").lower()
+        label = self._response.headers.get(b"content-type", b"").lower()
         first = b""
-        if not label.startswith("text/event-stream"):
-            first = await read_arrived(self._response.content)
-            if "json" in label or first.lstrip()[:1] in (b"{", b"[", b"<"):
+        if not label.startswith(b"text/event-stream"):
+            first = await self._response.read()
+            if b"json" in label or first.lstrip()[:1] in (b"{", b"[", b"<"):
                 self.over = True
                 self.feed = self._decoder.feed_body
-                return [first + await self._response.content.read()]
+                return [first + await self._response.rest()]
         self._sse = SseDecoder()
         return self._sse.feed(first)
