@@ -15,7 +15,7 @@ import uvicorn
 from windlass.gateway.app import App
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.http.listener import address_of, bound_socket
-from windlass.gateway.http.protocol import BoundedProtocol, Connections, CountedSocket
+from windlass.gateway.http.protocol import BoundedProtocol, Connections, socket_protocol
 
 log = logging.getLogger("windlass.gateway")
 
@@ -44,7 +44,7 @@ class GatewayServer(uvicorn.Server):
                 port=server.port,
                 loop="auto",  # uvloop where it is installed; Windows has none
                 http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, connections)),
-                ws=CountedSocket,
+                ws=cast("type[asyncio.Protocol]", socket_protocol),
                 ws_max_size=limits.max_body_bytes,
                 ws_per_message_deflate=False,
                 lifespan="on",

@@ -14,9 +14,7 @@ from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
 )
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from windlass.gateway.http.context import BUSY
 from windlass.gateway.http.errors import headers_too_large, problem_headers
 from windlass.wires.errors import Problem
 from windlass.wires.openai_errors import error_body
@@ -192,8 +190,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
         self._is_upgraded = True
         self._clear_deadline()
-        socket = self.transport.get_protocol()
-        if isinstance(socket, CountedSocket) and self._address:
+        socket = cast("Any", self.transport.get_protocol())
+        if hasattr(socket, "on_lost") and self._address:
             socket.on_lost = functools.partial(self._open_connections.leave, self._address)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -276,20 +274,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-class CountedSocket(WebSocketsSansIOProtocol):
-    """A WebSocket that counts as a connection of its address, and finishes its current response.
+def socket_protocol(**given: Any) -> asyncio.Protocol:
+    """The protocol of a WebSocket. Its library is loaded with the first one."""
+    from windlass.gateway.http.websocket import CountedSocket
 
-    uvicorn closes every WebSocket at the start of a shutdown. Here one with a response in flight is
-    left to the application, which closes it after the response.
-    """
-
-    on_lost: Callable[[], None] | None = None
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self.on_lost is not None:
-            self.on_lost()
-
-    def shutdown(self) -> None:
-        if not (self.handshake_complete and self.scope.get(BUSY)):
-            super().shutdown()
+    return CountedSocket(**given)
