@@ -2,12 +2,14 @@
 
     make bench ARGS="--only processes"
 
-The load (wrk) and the upstream (nginx, with a fixed answer) are programs that need little CPU: the
-gateway has nearly all of both cores.
+The load (wrk) and the upstream (nginx, with fixed answers) share the cores with the gateway. On two
+cores they bound the gain: if a request costs the gateway `g` and them `l`, one process answers at
+most `1 / g` requests a second and two answer `2 / (g + l)`. This bound is printed, too.
 """
 
 import json
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import gateway
 from gateway_load import cpu_seconds
@@ -39,7 +42,9 @@ http {{
   uwsgi_temp_path {folder}; scgi_temp_path {folder};
   server {{
     listen 127.0.0.1:{port};
-    location / {{ default_type application/json; return 200 '{answer}'; }}
+    root {folder};
+    error_page 405 =200 /answer;  # a file answers GET only
+    location / {{ default_type {kind}; try_files /answer =404; }}
   }}
 }}
 """
@@ -65,36 +70,65 @@ ANSWER = {
 }
 
 
+EVENTS = [
+    *({"choices": [{"index": 0, "delta": {"content": f"word {n} "}}]} for n in range(100)),
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": ANSWER["usage"]},
+]
+STREAM = "".join(f"data: {json.dumps({'id': 'chatcmpl-1', **event})}\n\n" for event in EVENTS)
+
+
+class Case(NamedTuple):
+    scenario: str
+    kind: str
+    answer: str
+
+
+CASES = {
+    "one answer": Case("answer", "application/json", json.dumps(ANSWER)),
+    "100 tokens": Case("burst", "text/event-stream", f"{STREAM}data: [DONE]\n\n"),
+}
+
+
 def show(quick: bool) -> list[Verdict]:
     if not (shutil.which("wrk") and shutil.which("nginx")):
         print("wrk or nginx is absent: apt-get install wrk nginx-light")
         return []
+    return [verdict for title, case in CASES.items() for verdict in compared(title, case, quick)]
+
+
+def compared(title: str, case: Case, quick: bool) -> list[Verdict]:
+    """Two processes beside one, in this case."""
     seconds, samples = (3, 2) if quick else (10, 5)
     rates: dict[str, list[float]] = {name: [] for name in SERVERS}
     costs: dict[str, list[float]] = {name: [] for name in SERVERS}
-    with fixed_upstream() as root, ExitStack() as stack:
+    others: list[float] = []
+    with fixed_upstream(case) as (root, upstream), ExitStack() as stack:
         found = {name: stack.enter_context(served(name, root)) for name in SERVERS}
         for number in range(-1, samples):  # the first sample warms up
             for name, server in found.items():
                 assert server is not None
                 before = all_cpu_seconds(server.pid)
-                requests, took = load(server.port, 1 if number < 0 else seconds)
+                other = all_cpu_seconds(upstream) + wrk_seconds()
+                requests, took = load(case, server.port, 1 if number < 0 else seconds)
                 if number >= 0:
                     rates[name].append(requests / took)
                     costs[name].append((all_cpu_seconds(server.pid) - before) / requests)
-    print(f"\n{'one answer, ' + str(AT_ONCE) + ' at once':<40}{'req/s':>10}{'CPU ms':>10}")
-    for name, title in SERVERS.items():
+                    others.append((all_cpu_seconds(upstream) + wrk_seconds() - other) / requests)
+    print(f"\n{f'{title}, {AT_ONCE} at once':<40}{'req/s':>10}{'CPU ms':>10}")
+    for name, label in SERVERS.items():
         cost = median(costs[name]) * 1e3
-        print(f"  {title:<38}{median(rates[name]):>10.0f}{cost:>10.3f}")
+        print(f"  {label:<38}{median(rates[name]):>10.0f}{cost:>10.3f}")
+    print(f"  {'load and upstream':<48}{median(others) * 1e3:>10.3f}")
     ratio = median(rates["two_processes"]) / median(rates["windlass"])
-    print(f"  two processes are {ratio:.2f}x as fast as one")
-    return [Verdict("throughput of one process", 1 / ratio, 1 / MIN_RATIO, "x two processes")]
+    bound = 2 * median(costs["windlass"]) / (median(costs["windlass"]) + median(others))
+    print(f"  two processes are {ratio:.2f}x as fast as one; at most {bound:.2f}x on two cores")
+    return [Verdict(f"one process, {title}", 1 / ratio, 1 / MIN_RATIO, "x two processes")]
 
 
-def load(port: int, seconds: int) -> tuple[int, float]:
+def load(case: Case, port: int, seconds: int) -> tuple[int, float]:
     """The number of answered requests, and the time that they took."""
     who = gateway.CONTENDERS["windlass"]
-    body = gateway.body(who, gateway.SCENARIOS["answer"])
+    body = gateway.body(who, gateway.SCENARIOS[case.scenario])
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(LUA.format(body=body, key=KEY))
         script.flush()
@@ -110,16 +144,18 @@ def load(port: int, seconds: int) -> tuple[int, float]:
 
 
 @contextmanager
-def fixed_upstream() -> Iterator[str]:
-    """An upstream with one answer, until it is stopped."""
+def fixed_upstream(case: Case) -> Iterator[tuple[str, int]]:
+    """The address and the process of an upstream with one answer, until it is stopped."""
     with tempfile.TemporaryDirectory() as folder:
         port, config = free_port(), Path(folder, "nginx.conf")
-        config.write_text(NGINX.format(folder=folder, port=port, answer=json.dumps(ANSWER)))
+        Path(folder, "answer").write_text(case.answer)
+        Path(folder).chmod(0o755)  # for the user of nginx's worker
+        config.write_text(NGINX.format(folder=folder, port=port, kind=case.kind))
         with subprocess.Popen(["nginx", "-c", str(config), "-p", folder]) as child:
             root = f"http://127.0.0.1:{port}"
             try:
                 wait_for(root)
-                yield root
+                yield root, child.pid
             finally:
                 child.terminate()
 
@@ -139,3 +175,9 @@ def all_cpu_seconds(pid: int) -> float:
     """The CPU time of a process and its children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return cpu_seconds(pid) + sum(cpu_seconds(int(child)) for child in children)
+
+
+def wrk_seconds() -> float:
+    """The CPU time of all loads so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
