@@ -133,7 +133,8 @@ def load(case: Case, port: int, seconds: int) -> tuple[int, float]:
         script.write(LUA.format(body=body, key=KEY))
         script.flush()
         address = f"http://127.0.0.1:{port}{gateway.PATHS['chat']}"
-        command = ["wrk", "-t1", f"-c{AT_ONCE}", f"-d{seconds}s", "-s", script.name, address]
+        command = ["wrk", "-t1", f"-c{AT_ONCE}", f"-d{seconds}s", "--timeout", "60s"]
+        command += ["-s", script.name, address]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     if "Non-2xx" in said or "Socket errors" in said:
         raise SystemExit(f"the gateway did not answer all requests:\n{said}")
