@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from windlass.errors import RunNotFound
+from windlass.errors import RunNotFound, StorageError
 from windlass.events import RunEnded, RunStarted, TextDelta
 from windlass.gateway.processes.shared_runs import MAX_ID_CHARS, SharedRuns
 from windlass.loop.policy import Policy
@@ -70,6 +70,25 @@ async def test_a_run_is_stored_when_another_process_looks_for_it(tmp_path: Path)
         assert (run.held, other.held) == (False, True)
         assert (await elsewhere.log.status("run_a")).events == 4
         assert elsewhere.searches == ["run_a"], "the second time, the file has it"
+
+
+async def test_a_run_that_could_not_be_stored_is_stored_by_the_next_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_processes(tmp_path) as (here, elsewhere):
+        run = Held("run_a")
+        run.events.append(RunEnded("answer"))
+        here.runs = [run]
+
+        async def fail(*_: object) -> None:
+            raise StorageError("database or disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(here.log, "store", fail)
+            with pytest.raises(RunNotFound):
+                await elsewhere.log.status("run_a")
+        assert run.held
+        assert (await elsewhere.log.status("run_a")).reason == "answer"
 
 
 async def test_an_active_run_is_followed_and_stopped_from_another_process(tmp_path: Path) -> None:

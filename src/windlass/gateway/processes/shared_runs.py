@@ -96,14 +96,18 @@ class SharedRuns(SQLiteLog):
             runs = iter([run for run in self._held(run_id) if run.held])
             any_stored = False
             while some := list(islice(runs, STEP_RUNS)):
-                any_stored = True
-                for run in some:
-                    run.held = False
-                try:
-                    await asyncio.gather(*(self.store(*run.content()) for run in some))
-                except StorageError as error:
-                    log.error("Cannot store runs for other processes: %s", error)
+                any_stored |= any(await asyncio.gather(*map(self._store_one, some)))
             return any_stored
+
+    async def _store_one(self, run: HeldRun) -> bool:
+        """Stores the run. If that fails, it stays in memory, and the next search tries again."""
+        run.held = False
+        try:
+            await self.store(*run.content())
+        except StorageError as error:
+            run.held = True
+            log.error("Cannot store a run for other processes: %s", error)
+        return not run.held
 
 
 def _numbered(record: RunRecord) -> RunRecord:
