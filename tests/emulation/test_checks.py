@@ -305,6 +305,19 @@ async def test_an_optional_argument_that_nobody_gave_is_left_out(
     assert len(arguments) == 1 + kept
 
 
+async def test_a_flag_may_come_from_the_comment_of_its_call() -> None:
+    properties = {"to": {"type": "string"}, "private": {"type": "boolean"}}
+    schema = {"type": "object", "properties": properties, "required": ["to"]}
+    tool = FunctionDeclaration("pay", "Pays.", schema)
+    for purpose, expected in (
+        ("pay Ada", {"to": "Ada"}),
+        ("pay Ada, private", {"to": "Ada", "private": True}),
+    ):
+        model, _ = small(f'# {purpose}\np = pay(to="Ada", private=True)\ndone', "Yes")
+        events = await events_of(model, asked("Pay Ada, so that no one sees it", tools=(tool,)))
+        assert made_by(events) == [("pay", expected)]
+
+
 async def test_a_call_that_only_adds_a_default_is_not_made_twice() -> None:
     model, _ = small(
         'a = find_hotels(city="Rome")\nb = find_hotels(city="Rome", currency="dollars")', "Yes"

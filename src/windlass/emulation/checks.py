@@ -464,12 +464,16 @@ class _Task:
         """The text of the conversation."""
         return " ".join((*(each.text for each in self.request.messages), self.question))
 
-    def explains(self, function: Signature, name: str, value: object) -> bool:
+    def explains(self, step: Step, name: str, value: object) -> bool:
         """Whether an optional argument comes from the conversation, or is a value that the
-        parameter's description names. A small model fills in all parameters that it sees."""
-        schema = function.schema(name)
+        parameter's description names. A small model fills in all parameters that it sees.
+
+        A flag may come from the comment of the call: the model says there what the request means.
+        """
+        schema = step.function.schema(name)
         if isinstance(value, bool):
-            return value == schema.get("default") or not is_made_up(words_of(name), self.said)
+            said = f"{self.said} {step.purpose}"
+            return value == schema.get("default") or not is_made_up(words_of(name), said)
         described = str(schema.get("description") or "").lower()
         named = isinstance(value, str) and value.lower() in described
         return self.request_numbers.explain(value) and (named or not self._makes_up(schema, value))
@@ -605,7 +609,7 @@ def _first_calls(task: _Task, program: Program) -> list[FunctionCall]:
             {
                 name: in_asked_form(name, value, step.function.schema(name), task.question)
                 for name, value in arguments.items()
-                if name in required or task.explains(step.function, name, value)
+                if name in required or task.explains(step, name, value)
             }
             | (named_choices(step, task.question) if len(program.steps) == 1 else {}),
         )
