@@ -4,6 +4,7 @@
     python bench/local_bfcl.py --count 4 --seed mine  4 cases of each category, others than above
     python bench/local_bfcl.py --only irrelevance --show
     python bench/local_bfcl.py --log cases.jsonl      each case as a line; a second run continues
+    python bench/local_bfcl.py --record said.jsonl    what the model writes; generated only once
 
 Each seed chooses other cases, so that a method is not tuned to those that it is measured by. The
 checker is BFCL's own. A case of `irrelevance` is right if no function is called.
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from local_methods import METHODS
+from local_recording import RecordedModel
 from msgspec import Struct
 
 from windlass import AsyncClient
@@ -144,7 +146,7 @@ def _checked(functions: Any, calls: Any, gold: Any, category: str) -> bool:
 async def measure(options: argparse.Namespace) -> None:
     """Prints a line for each category as soon as it is known, and the groups at the end."""
     kind, client_of = METHODS[options.method]
-    local = kind(options.model)
+    local = RecordedModel(options.model, options.record) if options.record else kind(options.model)
     await local.load()
     right, asked, done = Counter[str](), Counter[str](), _verdicts(options.log)
     async with client_of(local) as client:
@@ -203,6 +205,9 @@ def main() -> None:
     parser.add_argument("--seed", default="windlass", help="chooses the cases")
     parser.add_argument("--only", nargs="+", choices=CATEGORIES, help="only these categories")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write each case to this file")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="store and reuse what the model writes"
+    )
     parser.add_argument("--show", action="store_true", help="print what went wrong")
     asyncio.run(measure(parser.parse_args()))
 

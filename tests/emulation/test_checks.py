@@ -119,7 +119,7 @@ async def test_a_needless_call_is_replaced_by_an_answer_in_words() -> None:
     assert [each.text for each in inner.requests[2].messages] == ["Who founded Paris?"]
 
 
-@pytest.mark.parametrize("end", [{"none": 0.04, "print": 0.03}, {"none": 0.9}])
+@pytest.mark.parametrize("end", [{"done": 0.2, "#": 0.7}, {"done": 0.9}])
 async def test_a_program_ends_where_its_end_was_likely(end: dict[str, float]) -> None:
     inner = ScoredModel([IN_FAHRENHEIT, "It is 21 °C."], [{"par": 0.9}, end])
     events = await events_of(
@@ -130,43 +130,29 @@ async def test_a_program_ends_where_its_end_was_likely(end: dict[str, float]) ->
 
 
 async def test_a_further_line_counts_if_the_end_was_unlikely() -> None:
-    likely = [{"par": 0.9}, {"none": 0.01, "res": 0.6}]
-    inner = ScoredModel([f"{IN_FAHRENHEIT}\nprint(", "none"], likely)
+    likely = [{"par": 0.9}, {"done": 0.01, "res": 0.6}]
+    inner = ScoredModel([f"{IN_FAHRENHEIT}\ndone", "none"], likely)
     result = after_result("How warm is Paris, in °F?", {"celsius": 21})
     events = await events_of(emulated_by_profile(inner), result)
     assert made_by(events) == [("convert", {"value": 21, "to": "fahrenheit"})]
 
 
-async def test_a_program_that_lacks_a_line_is_continued() -> None:
-    rome = 'rome = get_weather(city="Rome")'
-    likely = [{"par": 0.9}, {"none": 0.01, "rome": 0.9}, {"print": 0.6}]
-    inner = ScoredModel([PARIS, rome, "print(", "Yes"], likely)
-    events = await events_of(emulated_by_profile(inner), question("Weather in Paris and Rome"))
-    assert made_by(events) == [
-        ("get_weather", {"city": "Paris"}),
-        ("get_weather", {"city": "Rome"}),
-    ]
-    assert [each.messages[-1].text for each in inner.requests[1:3]] == [
-        f"{PARIS}\n",
-        f"{PARIS}\n{rome}\n",
-    ]
+async def test_a_step_is_written_again_after_its_comment_and_the_results() -> None:
+    program = f"# the weather in Paris\n{PARIS}\n# that in Kelvin\n{{}}\ndone"
+    last = 'result = convert(value=paris, to="kelvin")'
+    model, inner = small(program.format(last), last)
+    result = after_result("How warm is Paris, in Kelvin?", {"celsius": 21})
+    events = await events_of(model, result)
+    assert made_by(events) == [("convert", {"value": 21, "to": "kelvin"})]
+    assert inner.requests[1].messages[-1].text == (
+        f'# the weather in Paris\n{PARIS}\n# paris is {{"celsius":21}}\n# that in Kelvin\n'
+    )
 
 
-@pytest.mark.parametrize(
-    ("line", "end"),
-    [
-        ('x = get_weather(city="Rome")', 0.1),
-        ('x = convert(value=paris, to="km")', 0.01),
-        ('x = convert(value=3, to="km")', 0.01),
-        ("x = get_weather(city=paris)", 0.01),
-    ],
-    ids=["the end is likely", "a step", "another function", "the same with the result"],
-)
-async def test_a_complete_program_is_not_continued(line: str, end: float) -> None:
-    inner = ScoredModel([PARIS, line, "Yes"], [{"par": 0.9}, {"print": end, "x": 0.2}])
-    events = await events_of(emulated_by_profile(inner), question("Weather in Paris"))
+async def test_a_further_call_with_a_made_up_argument_is_left_out() -> None:
+    model, _ = small(f'{PARIS}\nother = convert(value=3, to="quadrants")', "Yes")
+    events = await events_of(model, question("Weather in Paris, and 3 other things?"))
     assert made_by(events) == [("get_weather", {"city": "Paris"})]
-    assert len(inner.requests) == 3
 
 
 async def test_several_functions_are_called_without_a_question() -> None:
@@ -252,8 +238,8 @@ async def test_no_call_is_made_if_the_model_is_sure_that_none_is_needed() -> Non
     ("no_call", "fits", "prompt", "called"),
     [
         (0.1, 0.9, "Weather in Paris?", True),
-        (0.1, 0.3, "Weather in Paris?", False),
-        (0.4, 0.6, "Weather in Paris?", False),
+        (0.1, 0.2, "Weather in Paris?", False),
+        (0.5, 0.4, "Weather in Paris?", False),
         (0.2, 0.9, "How is the weather?", False),
         (0.01, 0.98, "How is the weather?", True),
     ],
@@ -319,12 +305,32 @@ async def test_an_optional_argument_that_nobody_gave_is_left_out(
     assert len(arguments) == 1 + kept
 
 
+async def test_a_flag_may_come_from_the_comment_of_its_call() -> None:
+    properties = {"to": {"type": "string"}, "private": {"type": "boolean"}}
+    schema = {"type": "object", "properties": properties, "required": ["to"]}
+    tool = FunctionDeclaration("pay", "Pays.", schema)
+    for purpose, expected in (
+        ("pay Ada", {"to": "Ada"}),
+        ("pay Ada, private", {"to": "Ada", "private": True}),
+    ):
+        model, _ = small(f'# {purpose}\np = pay(to="Ada", private=True)\ndone', "Yes")
+        events = await events_of(model, asked("Pay Ada, so that no one sees it", tools=(tool,)))
+        assert made_by(events) == [("pay", expected)]
+
+
 async def test_a_call_that_only_adds_a_default_is_not_made_twice() -> None:
     model, _ = small(
         'a = find_hotels(city="Rome")\nb = find_hotels(city="Rome", currency="dollars")', "Yes"
     )
     events = await events_of(model, asked("Hotels in Rome", tools=(HOTELS,)))
     assert made_by(events) == [("find_hotels", {"city": "Rome"})]
+
+
+async def test_a_call_that_another_one_contains_is_left_out() -> None:
+    program = 'a = find_hotels(city="Rome")\nb = find_hotels(city="Rome", currency="euros")'
+    model, _ = small(program, "Yes")
+    events = await events_of(model, asked("Hotels in Rome, in euros", tools=(HOTELS,)))
+    assert made_by(events) == [("find_hotels", {"city": "Rome", "currency": "euros"})]
 
 
 async def test_an_optional_argument_with_a_made_up_number_is_left_out() -> None:
@@ -346,6 +352,18 @@ async def test_a_short_question_is_read_together_with_the_one_before() -> None:
     model, inner = small('oslo = get_weather(city="Oslo")', "Yes")
     await events_of(model, asked(history, tools=TOOLS))
     assert "Request: Weather in Rome? Oslo?\n" in inner.requests[1].messages[-1].text
+
+
+async def test_a_short_question_about_the_last_answer_is_read_alone() -> None:
+    history = (
+        Message.user("Weather in Rome?"),
+        Message.assistant("It is 18 °C."),
+        Message.user("What is that in kelvin?"),
+    )
+    model, inner = small('kelvin = convert(value=18, to="kelvin")', "Yes")
+    events = await events_of(model, asked(history, tools=TOOLS))
+    assert made_by(events) == [("convert", {"value": 18, "to": "kelvin"})]
+    assert inner.requests[0].messages[-1].text.endswith("\n\nRequest: What is that in kelvin?")
 
 
 async def test_the_program_knows_the_caller_s_facts_and_the_last_messages() -> None:
@@ -428,7 +446,7 @@ async def test_after_the_last_step_the_model_answers() -> None:
         Message.assistant(first),
         Message.tool([FunctionResponse(first.name, {"output": 18}, "c1")]),
         Message.assistant(second),
-        Message.tool([FunctionResponse(second.name, {"output": 64.4}, "c2")]),
+        Message.tool([FunctionResponse(second.name, {"value": 18, "result": 64.4}, "c2")]),
     )
     model, inner = small(IN_FAHRENHEIT, "It is 64.4 °F.")
     events = await events_of(model, asked(history, tools=TOOLS))
@@ -439,7 +457,7 @@ async def test_after_the_last_step_the_model_answers() -> None:
         "What is the weather in Paris? Convert it to fahrenheit.",
         "",
         "The function get_weather returned: 18",
-        "With this, the function convert returned: 64.4",
+        'With this, the function convert returned: {"result":64.4}',
         (
             "The last result is what I asked for."
             " Answer my request with this, in one or two plain sentences."
@@ -510,7 +528,40 @@ async def test_a_program_with_a_made_up_number_begins_with_another_function() ->
     model, inner = small('x = convert(value=10, to="fahrenheit")', IN_FAHRENHEIT)
     events = await events_of(model, question("How warm is Paris, in °F?"))
     assert made_by(events) == [("get_weather", {"city": "Paris"})]
-    assert 'start ::= other " = " (c0)' in inner.requests[1].extra["grammar"]
+    assert 'start ::= comment name " = " (c0)' in inner.requests[1].extra["grammar"]
+
+
+async def test_a_call_with_a_number_that_nobody_gave_needs_more_certainty() -> None:
+    program = 'x = convert(value=12.5 * 2, to="kelvin")\ndone'
+    for prompt, calls in (("The boiling point in kelvin?", 0), ("2 * 12.5 degrees in kelvin?", 1)):
+        script = [program, "none", "Yes", "I do not know."]
+        likely = [{"#": 0.9}, {}, {}, {"Yes": 0.7, "No": 0.3}]
+        inner = ScoredModel([*script], likely)
+        events = await events_of(emulated_by_profile(inner), question(prompt))
+        assert len(calls_of(events)) == calls
+
+
+@pytest.mark.parametrize(
+    ("purpose", "value", "called"),
+    [("the weather in Paris from a shop", 9, 1), ("three miles", 9, 2), ("the weather", 3, 2)],
+    ids=["nothing new", "another word", "another value"],
+)
+async def test_a_further_function_for_the_same_thing_is_left_out(
+    purpose: str, value: int, called: int
+) -> None:
+    first = f"# the weather in Paris\n{PARIS}"
+    model, _ = small(f'{first}\n# {purpose}\nother = convert(value={value}, to="km")\ndone', "Yes")
+    events = await events_of(model, question("Weather in Paris, and three (3) miles"))
+    assert len(calls_of(events)) == called
+
+
+async def test_several_calls_need_less_certainty_than_one() -> None:
+    both = f'{PARIS}\nrome = get_weather(city="Rome")\ndone'
+    for program, calls in ((f"{PARIS}\ndone", 0), (both, 2)):
+        likely: list[dict[str, float]] = [{"#": 0.9}, *[{}] * program.count("\n")]
+        inner = ScoredModel([program, "No", "Both are old."], [*likely, {"Yes": 0.2, "No": 0.8}])
+        events = await events_of(emulated_by_profile(inner), question("Paris and Rome?"))
+        assert len(calls_of(events)) == calls
 
 
 async def test_a_number_stays_if_no_other_function_returns_it() -> None:

@@ -203,22 +203,65 @@ def test_a_call_that_was_put_right_is_the_step_s_own() -> None:
 
 def test_the_grammar_allows_only_the_offered_functions_and_their_enums() -> None:
     grammar = grammar_of(FUNCTIONS)
-    assert 'root ::= "none" | line' in grammar
+    assert 'root ::= "none" | step' in grammar
     assert '"weather("' in grammar
-    assert 'e0x1 ::= "\\"c\\"" | "\\"f\\""' in grammar
-    assert '"unit=" e0x1' in grammar
-    assert "call ::= c0 | c1 | c2 | c3" in grammar
+    assert '"unit=" ("\\"c\\"" | "\\"f\\"")' in grammar
+    assert "any ::= c0 | c1 | c2 | c3" in grammar
 
 
 def test_the_grammar_can_choose_the_first_function() -> None:
     grammar = grammar_of(FUNCTIONS, ["calculate"])
-    assert 'start ::= other " = " (c1)' in grammar
-    assert "other ::= [a-mo-z_]" in grammar
+    assert 'start ::= comment name " = " (c1)' in grammar
     assert "root ::= start" in grammar
 
 
-def test_the_grammar_lets_a_program_end_on_a_further_line() -> None:
-    assert '("\\n" ("print(" | "none"))?' in grammar_of(FUNCTIONS)
+def test_a_program_ends_with_a_word_of_its_own() -> None:
+    assert '("\\n" step){0,11} "\\ndone"' in grammar_of(FUNCTIONS)
+
+
+def test_the_grammar_knows_the_types_and_the_required_parameters() -> None:
+    texts = {"type": "array", "items": {"type": "string"}}
+    properties = {
+        "when": {"type": "string"},
+        "names": texts,
+        "count": {"type": "integer"},
+        "loud": {"type": "boolean"},
+    }
+    schema = {"type": "object", "properties": properties, "required": ["names", "when"]}
+    [function] = signatures([FunctionDeclaration("call", "", schema)])
+    lines = grammar_of([function]).splitlines()
+    names = '"[" ((text) (", " (text)){0,60})? "]" | reference'
+    assert f'c0 ::= "call(" "when=" (text) ", " "names=" ({names}) (", " o0){{0,2}} ")"' in lines
+    assert 'o0 ::= "count=" (sum) | "loud=" (flag)' in lines
+
+
+def test_a_definition_describes_the_fields_of_an_object() -> None:
+    place = {
+        "type": "object",
+        "description": "Where",
+        "properties": {"city": {"type": "string", "description": "A city"}, "zip": {}},
+        "required": ["city"],
+    }
+    properties = {"place": place, "stops": {"type": "array", "items": place}}
+    [function] = signatures(
+        [FunctionDeclaration("go", "Goes.", {"type": "object", "properties": properties})]
+    )
+    assert function.definition().splitlines()[1:] == [
+        '    """Goes.',
+        "    place: Where",
+        '    place["city"] (str): A city',
+        '    place["zip"] (Any, optional)',
+        '    stops[0]["city"] (str): A city',
+        '    stops[0]["zip"] (Any, optional)"""',
+    ]
+
+
+def test_a_step_knows_the_comment_before_it() -> None:
+    [first, second] = read(
+        '# warm?\na = weather(city="Rome")\nb = weather(city="Oslo")\ndone'
+    ).steps
+    assert (first.purpose, first.text) == ("warm?", '# warm?\na = weather(city="Rome")')
+    assert (second.purpose, second.text) == ("", 'b = weather(city="Oslo")')
 
 
 def test_names_cannot_leave_the_grammar() -> None:
@@ -252,3 +295,19 @@ def test_the_items_of_a_list_have_the_type_that_the_schema_asks_for(
     made = step.call_arguments({})["values"]
     assert made == expected
     assert list(map(type, made)) == list(map(type, expected))
+
+
+def test_a_conversion_into_the_same_unit_is_left_out() -> None:
+    convert = FunctionDeclaration(
+        "convert", "", {"type": "object", "properties": {"value": {}, "source": {}, "to": {}}}
+    )
+    program = Program.read(
+        't = weather(city="Rome")\n'
+        'c = convert(value=t, source="celsius", to="celsius")\n'
+        'd = calculate(expression=f"{c} * 3")',
+        [*FUNCTIONS, *signatures([convert])],
+    )
+    assert [step.line for step in program.steps] == [
+        't = weather(city="Rome")',
+        'd = calculate(expression=f"{t} * 3")',
+    ]

@@ -61,3 +61,8 @@ def test_a_text_without_a_word_of_the_request_is_made_up(value: Any, made_up: bo
 )
 def test_the_words_of_a_parameters_name(name: str, words: str) -> None:
     assert words_of(name) == words
+
+
+def test_a_title_is_not_known_because_of_its_article() -> None:
+    assert is_made_up("The Third Man", "Buy me a ticket for the cinema")
+    assert not is_made_up("The Third Man", "Two tickets for the third man")

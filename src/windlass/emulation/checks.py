@@ -2,9 +2,10 @@
 
 The program ends where the model finds its end likely (`Written`). If all its calls are of one
 function, the model answers a small question, "can this function do what the request asks for?".
-The probabilities of this answer and of `none` decide. A step that needs a result is written again
-when the result is known. A number in an answer that no result and no request contains is one that
-the model made up, such as a conversion: the model must then call a function.
+The probabilities of this answer and of `none` decide. Values get the form that their parameters ask
+for (`values`). A step that needs a result is written again when the result is known. A number in an
+answer that no result and no request contains is one that the model made up, such as a conversion:
+the model must then call a function.
 """
 
 import logging
@@ -38,16 +39,17 @@ from windlass.emulation.numbers import Numbers, numbers_in
 from windlass.emulation.output import schema_prompt
 from windlass.emulation.planning import Asked, Written, continuing, planning
 from windlass.emulation.program import (
-    MAX_LINES,
     Made,
     Program,
     Signature,
     Step,
     Unresolved,
+    numbers_of,
     signatures,
 )
 from windlass.emulation.prompt import quoted, result_sentence
-from windlass.emulation.relevance import is_made_up, words_of
+from windlass.emulation.relevance import is_made_up, shared_words, words_of
+from windlass.emulation.values import in_asked_form, named_choices
 from windlass.errors import ModelError
 from windlass.events import (
     ModelEvent,
@@ -77,15 +79,20 @@ _NUMBER_AND_UNIT = re.compile(
     r"\d\s*(?:degrees?\s|\N{DEGREE SIGN})?\s*([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE
 )
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|https?://[^\s\"']+")
+_REFERS = re.compile(r"\b(it|that|them|these|this|those)\b", re.IGNORECASE)
 _BEHAVIOUR = re.compile(
     r"\b(you|your|answer|reply|respond|write|speak|sentences?|polite|friendly)\b", re.IGNORECASE
 )
 """Words of a system message that tell the assistant how to behave."""
 
-_LIKELY = 0.4
+_LIKELY = 0.25
 """How likely it must be that a request asks for a call."""
-_CERTAIN = 0.75
+_MAX_NO_CALL = 0.6
+"""How likely `none` may be, if the model is asked for a program without it."""
+_CERTAIN = 0.85
 """The same for a call with an argument that the model made up."""
+_SEVERAL = 0.15
+"""The same for several calls: the model found several things that the request asks for."""
 _MAX_REQUEST_CHARS = 1000
 _MAX_FACTS_CHARS = 600
 _MAX_EARLIER = 4
@@ -255,17 +262,17 @@ class CheckedModel:
         key = task.asked.text()
         if key in self._programs:
             return self._programs[key], Usage()
-        said = await self._written(task)
+        said = await self._said(planning(task.asked))
         program, spent = Program.read(said.program(), task.functions), said.usage
         no_call = said.no_call()
         first = program.steps[0] if program.steps else None
-        if first is None and 1 - no_call >= _LIKELY:
+        if first is None and no_call <= _MAX_NO_CALL:
             program, usage = await self._begun_anyway(task)
             spent += usage
         elif first is not None and not task.request_numbers.explain(_given(first)):
             again, usage = await self._begun_otherwise(task, first)
             program, spent = again or program, spent + usage
-        program = Program([step for step in program.steps if task.has_addresses(step.line)])
+        program = task.without_inventions(program)
         doubtful = first is None or len(program.names) == 1
         if program.steps and doubtful and not task.made():
             wanted, usage = await self._wanted(task, program, no_call)
@@ -278,27 +285,10 @@ class CheckedModel:
         self._programs[key] = program
         return program, spent
 
-    async def _written(self, task: "_Task", first: Sequence[str] | None = None) -> Written:
-        """What the model writes as a program, with calls that it left out.
-
-        A model often stops after the first of several calls of a function. At the start of a
-        further line, it knows whether the program is complete. A step with another function is
-        not left out, so a further one is needless.
-        """
-        said = await self._said(planning(task.asked, first))
-        while not said.is_complete and said.text.count("\n") < MAX_LINES:
-            more = said.followed_by(await self._said(planning(task.asked, begun=said.text)))
-            steps = Program.read(said.program(), task.functions).steps
-            called = [step.function for step in steps]
-            added = Program.read(more.program(), task.functions).steps[len(steps) :]
-            if not added or any(step.needs or step.function not in called for step in added):
-                break
-            said = more
-        return said
-
     async def _begun_anyway(self, task: "_Task") -> tuple[Program, Usage]:
         """A program for a request for which `none` was the likeliest word, but a call likelier."""
-        said = await self._written(task, [each.name for each in task.functions])
+        names = [each.name for each in task.functions]
+        said = await self._said(planning(task.asked, names))
         program = Program.read(said.program(), task.functions)
         first = program.steps[0] if program.steps else None
         if first is None or not task.request_numbers.explain(_given(first)):
@@ -313,7 +303,7 @@ class CheckedModel:
         others = [each.name for each in task.functions if each is not first.function]
         if not others:
             return None, Usage()
-        said = await self._written(task, others)
+        said = await self._said(planning(task.asked, others))
         program = Program.read(said.program(), task.functions)
         begins_well = bool(program.steps) and task.request_numbers.explain(_given(program.steps[0]))
         goes_on = any(each.function is first.function and each.needs for each in program.steps)
@@ -329,7 +319,9 @@ class CheckedModel:
         """
         if not step.needs:
             return _certain(task, step, values), Usage()
-        again, spent = await self._written_again(task, program, values, [step.function])
+        again, spent = await self._written_again(
+            task, program, values, [step.function], step.purpose
+        )
         if again is not None and (again.needs or _uses(again, values)):
             call = _certain(task, again, values)
             if call is not None:
@@ -342,10 +334,11 @@ class CheckedModel:
         program: Program,
         values: dict[str, Any],
         functions: Sequence[Signature],
+        purpose: str = "",
     ) -> tuple[Step | None, Usage]:
         """A step with one of the functions, after the steps that have values."""
         done = [(step, values[step.variable]) for step in program.steps if step.variable in values]
-        text, spent = await self._text(continuing(task.asked, done, functions))
+        text, spent = await self._text(continuing(task.asked, done, functions, purpose))
         lines = "\n".join(step.line for step, _ in done)
         steps = Program.read(f"{lines}\n{text}", task.functions).steps[len(done) :]
         return (steps[0] if steps else None), spent
@@ -373,10 +366,12 @@ class CheckedModel:
         """
         first = program.steps[0]
         fit, usage = await self._fit(task, first.function.tool)
-        made_up = any(map(task.has_made_up, program.steps))
-        certainty = fit * (1 - no_call)
+        made_up = any(
+            task.has_made_up(step) or task.has_unknown_number(step) for step in program.steps
+        )
         log.debug("%s: fits %.2f, no call %.2f", first.function.name, fit, no_call)
-        return certainty >= (_CERTAIN if made_up else _LIKELY), usage
+        limit = _CERTAIN if made_up else _LIKELY if len(program.steps) == 1 else _SEVERAL
+        return fit * (1 - no_call) >= limit, usage
 
     async def _fit(self, task: "_Task", tool: FunctionDeclaration) -> tuple[float, Usage]:
         """How likely it is that the function can do what the request asks for."""
@@ -392,7 +387,7 @@ class CheckedModel:
         """Answers in words, without functions."""
         request = _with_schema(task.request)
         turn = (
-            self._model.stream(_answering(request, task.chained))
+            self._model.stream(_answering(request, task.made() if task.chained else ()))
             if request.messages[-1].responses
             else self._emulated.stream(replace(request, tool_choice=NONE))
         )
@@ -469,15 +464,46 @@ class _Task:
         """The text of the conversation."""
         return " ".join((*(each.text for each in self.request.messages), self.question))
 
-    def explains(self, function: Signature, name: str, value: object) -> bool:
+    def explains(self, step: Step, name: str, value: object) -> bool:
         """Whether an optional argument comes from the conversation, or is a value that the
-        parameter's description names. A small model fills in all parameters that it sees."""
-        schema = function.schema(name)
+        parameter's description names. A small model fills in all parameters that it sees.
+
+        A flag may come from the comment of the call: the model says there what the request means.
+        """
+        schema = step.function.schema(name)
         if isinstance(value, bool):
-            return value == schema.get("default") or not is_made_up(words_of(name), self.said)
+            said = f"{self.said} {step.purpose}"
+            return value == schema.get("default") or not is_made_up(words_of(name), said)
         described = str(schema.get("description") or "").lower()
         named = isinstance(value, str) and value.lower() in described
         return self.request_numbers.explain(value) and (named or not self._makes_up(schema, value))
+
+    def without_inventions(self, program: Program) -> Program:
+        """The program without calls that the request cannot ask for.
+
+        These are calls with an address that nobody mentioned, and further ones with another
+        required text that nobody mentioned, or for something that another call is already for.
+        """
+        kept: list[Step] = []
+        for step in program.steps:
+            if self.has_addresses(step.line) and not (
+                kept and (self.has_made_up(step) or self._is_alternative(step, kept))
+            ):
+                kept.append(step)
+        return Program(kept)
+
+    def _is_alternative(self, step: Step, others: Sequence[Step]) -> bool:
+        """Whether a call of another function adds no value and no word of the request.
+
+        A model that knows two shops asks both, although the request names one.
+        """
+        if step.needs or not step.purpose or step.function in [each.function for each in others]:
+            return False
+        words = [shared_words(each.purpose, self.said) for each in others]
+        values = [each.literals for each in others]
+        new = step.literals.difference(*values)
+        adds = any(re.search(rf"(?i)(?<!\w){re.escape(each)}(?!\w)", self.question) for each in new)
+        return not adds and not shared_words(step.purpose, self.said).difference(*words)
 
     def has_made_up(self, step: Step) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
@@ -490,6 +516,16 @@ class _Task:
             self._makes_up(step.function.schema(name), value)
             for name, value in arguments.items()
             if name in step.function.required
+        )
+
+    def has_unknown_number(self, step: Step) -> bool:
+        """Whether a required number of the step comes neither from the conversation nor from
+        another step. A calculation with numbers of the conversation does."""
+        known = self.request_numbers
+        return not step.needs and any(
+            value != step.function.schema(name).get("default") and not known.explain(value)
+            for name in step.function.required & step.arguments.keys()
+            for value in numbers_of(step.arguments[name])
         )
 
     def _makes_up(self, schema: Schema, value: object) -> bool:
@@ -571,14 +607,26 @@ def _first_calls(task: _Task, program: Program) -> list[FunctionCall]:
         call = _call(
             step,
             {
-                name: value
+                name: in_asked_form(name, value, step.function.schema(name), task.question)
                 for name, value in arguments.items()
-                if name in required or task.explains(step.function, name, value)
-            },
+                if name in required or task.explains(step, name, value)
+            }
+            | (named_choices(step, task.question) if len(program.steps) == 1 else {}),
         )
         # A call that only adds a parameter's default is the same call.
         calls.setdefault(_key(_call(step, _given(step))), call)
-    return list(calls.values())
+    made = list(calls.values())
+    return [call for call in made if not any(_is_part(call, other) for other in made)]
+
+
+def _is_part(call: FunctionCall, other: FunctionCall) -> bool:
+    """Whether the other call has all arguments of this one, and more."""
+    given, more = call.arguments, other.arguments
+    if call.name != other.name or isinstance(given, str) or isinstance(more, str):
+        return False
+    return len(given) < len(more) and all(
+        name in more and more[name] == value for name, value in given.items()
+    )
 
 
 def _certain(task: _Task, step: Step, values: dict[str, Any]) -> FunctionCall | None:
@@ -640,10 +688,11 @@ def _with_schema(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=with_system(request.messages, schema_prompt(schema)))
 
 
-def _answering(request: ModelRequest, chained: bool) -> ModelRequest:
+def _answering(request: ModelRequest, chain: Sequence[Made]) -> ModelRequest:
     """Asks for an answer from all results, without the calls, which the model would imitate.
 
-    In a `chained` task, the last result is the answer.
+    The last result of a `chain` is the answer. Its results are shown without the numbers of their
+    calls: the model would answer with the number that was converted.
     """
     system = [message for message in request.messages if message.role == "system"]
     results: list[str] = []
@@ -652,8 +701,9 @@ def _answering(request: ModelRequest, chained: bool) -> ModelRequest:
             break
         results = [*map(result_sentence, message.responses), *results]
     how = _ANSWER_REQUEST if request.settings.response_schema is None else _JSON_REQUEST
-    if chained and len(results) > 1:
-        results[-1] = f"With this, {results[-1][0].lower()}{results[-1][1:]}"
+    if len(chain) > 1:
+        said = [f"he function {each.call.name} returned: {quoted(each.answer)}" for each in chain]
+        results = [*(f"T{each}" for each in said[:-1]), f"With this, t{said[-1]}"]
         how = f"{_LAST_RESULT} {how}"
     text = "\n".join((_last_question(request), "", *results, how))
     return replace(
@@ -670,12 +720,16 @@ def _last_question(request: ModelRequest) -> str:
 
 
 def _question(request: ModelRequest) -> str:
-    """The last question; a short one, such as "And in Rome?", with the one before it."""
+    """The last question; a short one, such as "And in Rome?", with the one before it.
+
+    "What is that in miles?" refers to the last answer, not to the question before it.
+    """
     questions = [each.text for each in request.messages if each.role == "user" and each.text]
     if not questions:
         return ""
     last = questions[-1]
-    if len(last.split()) <= _SHORT_REQUEST_WORDS and len(questions) > 1:
+    is_short = len(last.split()) <= _SHORT_REQUEST_WORDS and not _REFERS.search(last)
+    if is_short and len(questions) > 1:
         last = f"{questions[-2]} {last}"
     return quoted(last[-_MAX_REQUEST_CHARS:])[1:-1]
 

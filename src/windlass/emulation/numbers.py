@@ -57,11 +57,20 @@ _WORDS = {
     "thousand": 1000.0,
     "million": 1e6,
     "billion": 1e9,
+    "week": 7.0,
+    "decade": 10.0,
+    "century": 100.0,
+    "quarterly": 4.0,
+    "monthly": 12.0,
+    "weekly": 52.0,
 }
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _MONTH = re.compile(rf"\b({'|'.join(_MONTHS)})[a-z]*\b", re.IGNORECASE)
 _AFTERNOON = re.compile(r"\b(1?\d)(?::\d\d)?\s*p\.?m\b", re.IGNORECASE)
 _WORD = re.compile(rf"\b({'|'.join(_WORDS)})\b", re.IGNORECASE)
+_SCALED = re.compile(r"(\d+(?:\.\d+)?)\s?(k|thousand|m|million|bn|billion)\b", re.IGNORECASE)
+_SCALES = {"k": 1e3, "t": 1e3, "m": 1e6, "b": 1e9}
+"""By the first letter of the word."""
 _MAX_CHARS = 20_000
 """How much of a text is read: a small model reads no more of it."""
 _SMALL = 3
@@ -83,8 +92,8 @@ class Numbers:
         self._known.update(float(hour) + 12 for hour in _AFTERNOON.findall(text))
         for hour, _ in _CLOCK.findall(text):
             self._known |= {float(int(hour) % 12), float(int(hour) % 12 + 12), 12.0}
-        for value in [value for value, _ in numbers_in(text) if "million" in text.lower()]:
-            self._known.add(value * 1e6)
+        for number, word in _SCALED.findall(text):
+            self._known.add(float(number) * _SCALES[word[0].lower()])
 
     @property
     def are_none(self) -> bool:

@@ -11,18 +11,20 @@ from typing import Any
 from msgspec import Struct
 
 from windlass.content import Message, Usage
-from windlass.emulation.program import ENDS, NO_CALL, Signature, Step, grammar_of
+from windlass.emulation.program import DONE, NO_CALL, Signature, Step, grammar_of
 from windlass.emulation.prompt import quoted
 from windlass.model import ModelRequest, Settings
 
 _SYSTEM = f"""\
 You write the calls of Python functions that a request needs, one per line, each assigned to a \
-variable.
-- Values come from the request, as literals. A value that another call returns comes from that \
-call's variable.
+variable. A comment before each call says what it is for, in the words of the request.
+- Values come from the request, as literals, in its own words and with all of them. If the \
+description of a parameter asks for another form, they have that form. A value that another call \
+returns comes from that call's variable.
 - A parameter takes one value: for two cities, call the function twice.
 - Every lookup, calculation and conversion is a call, if a function can do it. Call a function \
 only if the request asks for what it does.
+- After the last call, write: {DONE}
 - If no function can do what the request asks for, or it is conversation, write: {NO_CALL}"""
 
 _SHARES = '''\
@@ -61,6 +63,20 @@ def play_music(artist: str, volume: int = 5):
 
 def set_alarm(time: str):
     """Sets an alarm."""'''
+_TRAINS = '''\
+def book_train(origin: str, destination: str, date: str, seats: int = 1, discount: float = None):
+    """Books seats in a train.
+    origin: The city and country, such as 'Rome, Italy'.
+    destination: The city and country, such as 'Rome, Italy'.
+    date: The day of the journey, in the format YYYY-MM-DD.
+    discount: The share of the price that is not paid."""'''
+_GROCERIES = '''\
+def order_groceries(items: list[str], shop: str = None, organic: bool = False, \
+payment: Literal["cash", "card"] = "cash"):
+    """Orders groceries.
+    items: What to order.
+    shop: The name of the shop.
+    payment: How the order is paid."""'''
 _BOOKS = '''\
 def find_books(author: str, language: str = "English", max_price: float = None):
     """Finds books of an author."""'''
@@ -70,7 +86,9 @@ _EXAMPLES = (
         _SHARES,
         "What does one share of Apple cost in euros?",
         """\
+# the price of one share of Apple
 price = stock_price(symbol="AAPL")
+# that price in euros
 euros = convert_currency(amount=price, source="USD", target="EUR")""",
     ),
     (_TRIANGLE, "Find the longest side of a triangle with sides 3, 4 and x.", NO_CALL),
@@ -78,51 +96,85 @@ euros = convert_currency(amount=price, source="USD", target="EUR")""",
         _CITIES,
         "How many people live in Lyon and in Nice? Also find me a hotel with 4 stars in Lyon.",
         """\
+# how many people live in Lyon
 lyon = population(city="Lyon")
+# how many people live in Nice
 nice = population(city="Nice")
+# a hotel with 4 stars in Lyon
 hotel = find_hotel(city="Lyon", stars=4)""",
     ),
     (_CITIES, "Who discovered penicillin?", NO_CALL),
     (
         _LENGTHS,
         "How many miles are 12 laps of 0.4 km?",
-        'length = evaluate(formula="12 * 0.4")\nmiles = to_miles(km=length)',
+        """\
+# the length of 12 laps of 0.4 km
+length = evaluate(formula="12 * 0.4")
+# that length in miles
+miles = to_miles(km=length)""",
     ),
     (
         _LENGTHS,
         "How far is it from Rome to Milan? Add 50 to that.",
-        'way = distance(start="Rome", end="Milan")\ntotal = evaluate(formula=f"{way} + 50")',
+        """\
+# how far it is from Rome to Milan
+way = distance(start="Rome", end="Milan")
+# add 50 to that
+total = evaluate(formula=f"{way} + 50")""",
+    ),
+    (
+        _TRAINS,
+        "I need 2 seats from Lyon to Turin on the 3rd of May 2024, with 20% off.",
+        """\
+# 2 seats from Lyon to Turin on the 3rd of May 2024, with 20% off
+seats = book_train(origin="Lyon, France", destination="Turin, Italy", date="2024-05-03", \
+seats=2, discount=0.2)""",
+    ),
+    (
+        _GROCERIES,
+        "Order smoked wild salmon and fresh dill at the Corner Market, I pay by card.",
+        """\
+# smoked wild salmon and fresh dill at the Corner Market, by card
+order = order_groceries(items=["smoked wild salmon", "fresh dill"], shop="Corner Market", \
+payment="card")""",
     ),
     (
         _BOOKS,
         "Which French and German books by Kafka and Hesse are there?",
         """\
+# French books by Kafka
 kafka_french = find_books(author="Kafka", language="French")
+# German books by Kafka
 kafka_german = find_books(author="Kafka", language="German")
+# French books by Hesse
 hesse_french = find_books(author="Hesse", language="French")
+# German books by Hesse
 hesse_german = find_books(author="Hesse", language="German")""",
     ),
     (_PRICE, "What will the share price of Tesla be next year?", NO_CALL),
     (
         _MUSIC,
         "I want to hear something by Miles Davis.",
-        'music = play_music(artist="Miles Davis")',
+        """\
+# something by Miles Davis
+music = play_music(artist="Miles Davis")""",
     ),
     (_MUSIC, "Thanks, you are a great help!", NO_CALL),
 )
-_MAX_TOKENS = 400
+_MAX_TOKENS = 600
 _MAX_RESULT_CHARS = 600
 _TOP_TOKENS = 10
 """The probability of `none` counts, also if the model writes a call."""
 _END_LIKELY = 0.05
-"""How likely the end of a program must be, in place of a further line."""
+"""How likely the end of a program must be, in place of a further call."""
 
 
 def _examples() -> list[Message]:
     messages = [Message.system(_SYSTEM)]
     for functions, request, program in _EXAMPLES:
         text = f"{functions}\n\nRequest: {request}"
-        messages += [Message.user(text), Message.assistant(program)]
+        ended = program if program == NO_CALL else f"{program}\n{DONE}"
+        messages += [Message.user(text), Message.assistant(ended)]
     return messages
 
 
@@ -146,28 +198,27 @@ class Asked(Struct, frozen=True):
         return "\n\n".join((*parts, f"Request: {self.request}"))
 
 
-def planning(
-    asked: Asked, first: Sequence[str] | None = None, begun: str | None = None
-) -> ModelRequest:
+def planning(asked: Asked, first: Sequence[str] | None = None) -> ModelRequest:
     """Asks for the program of a request.
 
-    With `first`, the program must begin with a call of one of these functions. With `begun`, its
-    first lines are known, and the rest is asked for.
+    With `first`, the program must begin with a call of one of these functions.
     """
-    lines = () if begun is None else (f"{begun}\n",)
-    return _request(asked, lines, grammar_of(asked.functions, first))
+    return _request(asked, (), grammar_of(asked.functions, first))
 
 
 def continuing(
-    asked: Asked, done: Sequence[tuple[Step, Any]], next: Sequence[Signature]
+    asked: Asked, done: Sequence[tuple[Step, Any]], next: Sequence[Signature], purpose: str = ""
 ) -> ModelRequest:
-    """Asks for a call of one of `next`, now that the results of the steps before it are known."""
+    """Asks for a call of one of `next`, now that the results of the steps before it are known.
+
+    `purpose` is the comment of this call; without it, the model writes one.
+    """
     lines: list[str] = []
     for each, output in done:
         shown = quoted(output)[:_MAX_RESULT_CHARS]
-        lines += [each.line, f"# {each.variable} is {shown}"]
-    program = "\n".join((*lines, ""))
-    return _request(asked, (program,), grammar_of(next, one=True))
+        lines += [each.text, f"# {each.variable} is {shown}"]
+    program = "\n".join((*lines, *([f"# {purpose}"] if purpose else []), ""))
+    return _request(asked, (program,), grammar_of(next, one="call" if purpose else "step"))
 
 
 def _request(asked: Asked, begun: tuple[str, ...], grammar: str) -> ModelRequest:
@@ -186,35 +237,14 @@ class Written(Struct, frozen=True):
     likely: dict[int, dict[str, float]]
     """The likely tokens at each place of the text, with their probabilities."""
 
-    def followed_by(self, more: "Written") -> "Written":
-        """This and a further line."""
-        text = f"{self.text}\n"
-        likely = self.likely | {len(text) + place: each for place, each in more.likely.items()}
-        return Written(text + more.text, self.usage + more.usage, likely)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the model wrote the end of the program, or the end was likely.
-
-        Without probabilities, the program is complete.
-        """
-        last = self.text.rpartition("\n")[2]
-        likely_end = self.program() != self.text or not any(self.likely.values())
-        return not last or last.startswith(ENDS) or likely_end
-
     def no_call(self) -> float:
         """How likely it is that no call is needed, although the model may have written one."""
         certain = float(self.text.strip() == NO_CALL)
         return self.likely.get(0, {}).get(NO_CALL, 0.0) if self.likely.get(0) else certain
 
     def program(self) -> str:
-        """The text up to the first line in whose place the end was likely.
-
-        A model names a further result because many names share the rest of the probability. It
-        then has to call some function, although the request asks for no more.
-        """
+        """The text up to the first place where the end was likely, if not the likeliest."""
         for end in re.finditer("\n", self.text):
-            likely = self.likely.get(end.end(), {})
-            if sum(likely.get(word, 0.0) for word in ENDS) >= _END_LIKELY:
+            if self.likely.get(end.end(), {}).get(DONE, 0.0) >= _END_LIKELY:
                 return self.text[: end.start()]
         return self.text

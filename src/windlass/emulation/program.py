@@ -9,7 +9,7 @@ import ast
 import keyword
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
@@ -20,12 +20,13 @@ from windlass.schema import referenced
 
 NO_CALL = "none"
 """What the model writes if no call is needed."""
-ENDS = (NO_CALL, "print")
-"""The words that a line begins with if no further call is needed."""
-MAX_LINES = 12
+DONE = "done"
+"""What the model writes after the last call."""
+MAX_STEPS = 12
 _MAX_DESCRIPTION_CHARS = 400
-_MAX_PARAMETER_CHARS = 160
+_MAX_PARAMETER_CHARS = 240
 _MAX_CHOICES = 40
+_MAX_FIELDS = 20
 _TYPES = {
     "array": "list",
     "boolean": "bool",
@@ -67,22 +68,19 @@ class Signature:
             for name, own in self.parameters.items()
         ]
         lines = [_line(self.tool.description, _MAX_DESCRIPTION_CHARS)]
-        lines += [
-            f"{name}: {_line(text, _MAX_PARAMETER_CHARS)}"
-            for name, own in self.parameters.items()
-            if (text := str(self.schema(own).get("description") or ""))
-        ]
+        for name, own in self.parameters.items():
+            lines += _descriptions(name, self.schema(own))
         text = "\n    ".join(line for line in lines if line)
         return f'def {self.name}({", ".join(parameters)}):\n    """{text}"""'
 
+    def argument_rule(self, parameter: str) -> str:
+        """The grammar of a parameter with its value."""
+        [name] = [each for each, own in self.parameters.items() if own == parameter]
+        return f"{_literal(f'{name}=')} ({_value_rule(self.schema(parameter))})"
+
     def choices(self, parameter: str) -> list[str]:
         """The texts of an enum; none if the parameter has no enum of texts."""
-        values = self.schema(parameter).get("enum")
-        if not isinstance(values, list) or len(cast("list[Any]", values)) > _MAX_CHOICES:
-            return []
-        texts = [each for each in cast("list[Any]", values) if isinstance(each, str)]
-        plain = all(each.isprintable() and not set(each) & set('"\\') for each in texts)
-        return texts if plain and len(texts) == len(cast("list[Any]", values)) else []
+        return _choices(self.schema(parameter))
 
 
 def signatures(tools: Sequence[FunctionDeclaration]) -> list[Signature]:
@@ -91,53 +89,94 @@ def signatures(tools: Sequence[FunctionDeclaration]) -> list[Signature]:
 
 
 def grammar_of(
-    functions: Sequence[Signature], first: Sequence[str] | None = None, *, one: bool = False
+    functions: Sequence[Signature],
+    first: Sequence[str] | None = None,
+    *,
+    one: Literal["step", "call"] | None = None,
 ) -> str:
     """Returns a grammar (GBNF) that allows `none` and calls of these functions.
 
-    With `first`, the program begins with a call of one of these. With `one`, it has one call.
+    With `first`, the program begins with a call of one of these. With `one`, it has one call,
+    which may have a comment (`step`) or none (`call`).
     """
-    root = _ONE_LINE if one else _ROOT if first is None else _FIRST
+    root = f"root ::= {one}" if one else _ROOT if first is None else _FIRST
     rules = [root, _VALUES]
     if first is not None:
         starts = [f"c{index}" for index, each in enumerate(functions) if each.name in first]
-        rules += [f'start ::= other " = " ({" | ".join(starts)})', _OTHER]
+        rules.append(f'start ::= comment name " = " ({" | ".join(starts)})')
     for index, function in enumerate(functions):
-        arguments: list[str] = []
-        for number, (name, own) in enumerate(function.parameters.items()):
-            choices = function.choices(own)
-            value = "expr"
-            if choices:
-                value = f"e{index}x{number}"
-                texts = " | ".join(_literal(f'"{choice}"') for choice in choices)
-                rules.append(f"{value} ::= {texts}")
-            arguments.append(f"{_literal(f'{name}=')} {value}")
-        more = f' (", " a{index}){{0,{len(arguments) - 1}}}' if len(arguments) > 1 else ""
-        inside = f"(a{index}{more})? " if arguments else ""
-        rules.append(f'c{index} ::= {_literal(f"{function.name}(")} {inside}")"')
-        if arguments:
-            rules.append(f"a{index} ::= {' | '.join(arguments)}")
-    rules.append(f"call ::= {' | '.join(f'c{index}' for index in range(len(functions)))}")
+        rules.append(f"c{index} ::= {_call_rule(function, f'o{index}')}")
+        if optional := [
+            each for each in function.parameters.values() if each not in function.required
+        ]:
+            rules.append(f"o{index} ::= {' | '.join(map(function.argument_rule, optional))}")
+    rules.append(f"any ::= {' | '.join(f'c{index}' for index in range(len(functions)))}")
     return "\n".join(rules)
 
 
-_LINES = f'("\\n" line){{0,{MAX_LINES - 1}}} ("\\n" ("print(" | "{NO_CALL}"))?'
-_ROOT = f'root ::= "{NO_CALL}" | line {_LINES}'
-_FIRST = f"root ::= start {_LINES}"
-_ONE_LINE = "root ::= line"
-_OTHER = "other ::= [a-mo-z_] [a-z0-9_]{0,30}"
-"""A name that does not begin like `none`: the model would write that, and then any call."""
-_VALUES = r"""line ::= name " = " call
+_STEPS = f'("\\n" step){{0,{MAX_STEPS - 1}}} "\\n{DONE}"'
+_ROOT = f'root ::= "{NO_CALL}" | step {_STEPS}'
+_FIRST = f"root ::= start {_STEPS}"
+_VALUES = r"""step ::= comment call
+comment ::= "# " [^\n<>]{1,160} "\n"
+call ::= name " = " any
 name ::= [a-z_] [a-z0-9_]{0,30}
 expr ::= term (" "? op " "? term){0,8}
+term ::= one | list | dict | "(" expr ")"
+text ::= one (" "? op " "? one){0,8}
+one ::= "f"? string | number | reference | "str(" reference ")" | "(" text ")"
+sum ::= addend (" "? op " "? addend){0,8}
+addend ::= number | reference | "(" sum ")"
 op ::= "+" | "-" | "*" | "/" | "**" | "//" | "%"
-term ::= "f"? string | number | reference | list | dict | "(" expr ")" | "str(" reference ")"
 reference ::= [a-zA-Z_] [a-zA-Z0-9_]{0,40} index{0,4}
 index ::= "[" (string | [0-9]{1,4}) "]" | "." name
+flag ::= "True" | "False" | "None"
 list ::= "[" (expr (", " expr){0,60})? "]"
 dict ::= "{" (string ": " expr (", " string ": " expr){0,40})? "}"
 string ::= "\"" ([^"\\\n] | "\\" [^\n])* "\""
 number ::= "-"? [0-9]{1,20} ("." [0-9]{1,20})? ("e" "-"? [0-9]{1,3})?"""
+_RULES = {
+    "array": "list | reference",
+    "boolean": "flag",
+    "integer": "sum",
+    "number": "sum",
+    "object": "dict | reference",
+    "string": "text",
+}
+"""What a parameter of each type may be. A text for a city is not a list of two."""
+
+
+def _call_rule(function: Signature, optional: str) -> str:
+    """The rule for a call: the required arguments in their order, then optional ones in any."""
+    required = [each for each in function.parameters.values() if each in function.required]
+    given = ' ", " '.join(map(function.argument_rule, required))
+    rest = len(function.parameters) - len(required)
+    if rest and required:
+        given += f' (", " {optional}){{0,{rest}}}'
+    elif rest:
+        given = f'({optional} (", " {optional}){{0,{rest - 1}}})?'
+    return f'{_literal(f"{function.name}(")} {given} ")"'
+
+
+def _value_rule(schema: Schema) -> str:
+    """The rule for the values of a parameter."""
+    if choices := _choices(schema):
+        return " | ".join(_literal(f'"{choice}"') for choice in choices)
+    kind, items = schema.get("type"), schema.get("items")
+    if kind == "array" and isinstance(items, dict):
+        inner = f"({_value_rule(cast('Schema', items))})"
+        return f'"[" ({inner} (", " {inner}){{0,60}})? "]" | reference'
+    return _RULES.get(str(kind), "expr")
+
+
+def _choices(schema: Schema) -> list[str]:
+    """The texts of an enum; none if the schema has no enum of texts."""
+    values = schema.get("enum")
+    if not isinstance(values, list) or len(cast("list[Any]", values)) > _MAX_CHOICES:
+        return []
+    texts = [each for each in cast("list[Any]", values) if isinstance(each, str)]
+    plain = all(each.isprintable() and not set(each) & set('"\\') for each in texts)
+    return texts if plain and len(texts) == len(cast("list[Any]", values)) else []
 
 
 class Unresolved(Exception):
@@ -154,6 +193,13 @@ class Step(Struct, frozen=True):
     needs: frozenset[str]
     """The variables of earlier steps that the arguments contain."""
     line: str
+    purpose: str = ""
+    """The comment in front of the line."""
+
+    @property
+    def text(self) -> str:
+        """The line with its comment."""
+        return f"# {self.purpose}\n{self.line}" if self.purpose else self.line
 
     @property
     def literals(self) -> frozenset[str]:
@@ -179,6 +225,22 @@ class Made(Struct, frozen=True):
     call: FunctionCall
     output: Any
 
+    @property
+    def answer(self) -> Any:
+        """The output without the numbers that were arguments, if another number is left.
+
+        Many functions return their arguments beside the result.
+        """
+        given = self.call.arguments
+        if not isinstance(self.output, dict) or isinstance(given, str):
+            return cast("Any", self.output)
+        fields = cast("dict[str, Any]", self.output)
+        numbers = [each for each in given.values() if _is_number(each)]
+        left = {
+            key: each for key, each in fields.items() if not (_is_number(each) and each in numbers)
+        }
+        return left if any(map(_is_number, left.values())) else fields
+
 
 class Program:
     """The calls that a request needs."""
@@ -192,9 +254,17 @@ class Program:
         by_name = {function.name: function for function in functions}
         steps: list[Step] = []
         variables: set[str] = set()
+        same: dict[str, str] = {}
+        purpose = ""
         for line in text.splitlines():
-            step = _step(line.strip(), by_name, variables)
-            if step is not None:
+            if line.startswith("#"):
+                purpose = line.removeprefix("#").strip()
+                continue
+            step = _step(_renamed(line.strip(), same), by_name, variables, purpose)
+            purpose = ""
+            if step is not None and (value := _unchanged(step)):
+                same[step.variable] = value
+            elif step is not None:
                 variables.add(step.variable)
                 steps.append(step)
         return cls(steps)
@@ -215,22 +285,16 @@ class Program:
             exact = [each for each in same if _has(each.call, step, values)]
             done = (exact or same)[0]
             left.remove(done)
-            values[step.variable] = _without_echo(done)
+            values[step.variable] = done.answer
         return values, rest
 
 
-def _without_echo(made: Made) -> Any:
-    """The output without the numbers that were arguments, if another number is left.
-
-    Many functions return their arguments beside the result.
-    """
-    given = made.call.arguments
-    if not isinstance(made.output, dict) or isinstance(given, str):
-        return cast("Any", made.output)
-    fields = cast("dict[str, Any]", made.output)
-    numbers = [each for each in given.values() if _is_number(each)]
-    left = {key: each for key, each in fields.items() if not (_is_number(each) and each in numbers)}
-    return left if any(map(_is_number, left.values())) else fields
+def numbers_of(expression: ast.expr) -> list[float]:
+    """Returns the numbers that an expression, but not a list in it, is calculated from."""
+    if not isinstance(expression, ast.Constant | ast.UnaryOp | ast.BinOp):
+        return []
+    nodes = (node for node in ast.walk(expression) if isinstance(node, ast.Constant))
+    return [node.value for node in nodes if isinstance(node.value, int | float)]
 
 
 def _is_number(value: Any) -> bool:
@@ -244,7 +308,26 @@ def _has(call: FunctionCall, step: Step, values: Mapping[str, Any]) -> bool:
         return False
 
 
-def _step(line: str, functions: Mapping[str, Signature], variables: set[str]) -> Step | None:
+def _unchanged(step: Step) -> str | None:
+    """The variable that the step would convert into its own unit; None for other steps."""
+    texts = [each.value for each in step.arguments.values() if isinstance(each, ast.Constant)]
+    units = [each for each in texts if isinstance(each, str)]
+    values = [each.id for each in step.arguments.values() if isinstance(each, ast.Name)]
+    if len(units) == 2 and units[0] == units[1] and len(step.arguments) == 3:
+        return next((each for each in values if each in step.needs), None)
+    return None
+
+
+def _renamed(line: str, same: Mapping[str, str]) -> str:
+    """The line with the variables that other variables are the same as."""
+    for variable, value in same.items():
+        line = re.sub(rf"\b{re.escape(variable)}\b(?! = )", value, line)
+    return line
+
+
+def _step(
+    line: str, functions: Mapping[str, Signature], variables: set[str], purpose: str
+) -> Step | None:
     try:
         [statement] = ast.parse(line).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -270,7 +353,7 @@ def _step(line: str, functions: Mapping[str, Signature], variables: set[str]) ->
         for node in ast.walk(value)
         if isinstance(node, ast.Name)
     }
-    return Step(variable, function, named, frozenset(inside & variables), line)
+    return Step(variable, function, named, frozenset(inside & variables), line, purpose)
 
 
 def _formula_in(node: ast.expr, variables: set[str]) -> ast.expr:
@@ -507,6 +590,26 @@ def _fitting_item(value: Any, schema: object) -> Any:
     if isinstance(value, list) and kind != "array":
         return cast("Any", value)
     return cast("Any", value) if isinstance(value, dict) else _fitting(value, items)
+
+
+def _descriptions(name: str, schema: Schema) -> Iterator[str]:
+    """A line for a parameter, and one for each field of it: the model sees no other schema."""
+    if text := str(schema.get("description") or ""):
+        yield f"{name}: {_line(text, _MAX_PARAMETER_CHARS)}"
+    items = schema.get("items")
+    inner = cast("Schema", items) if isinstance(items, dict) else schema
+    fields = inner.get("properties")
+    if not isinstance(fields, dict):
+        return
+    place = f"{name}[0]" if isinstance(items, dict) else name
+    required = cast("list[str]", inner.get("required") or ())
+    for field, each in list(cast("dict[str, Any]", fields).items())[:_MAX_FIELDS]:
+        if not isinstance(each, dict):
+            continue
+        own = cast("Schema", each)
+        kind = _type(own) if field in required else f"{_type(own)}, optional"
+        text = _line(str(own.get("description") or ""), _MAX_PARAMETER_CHARS)
+        yield f"{place}[{quoted(field)}] ({kind}){': ' * bool(text)}{text}"
 
 
 def _identifiers(names: Sequence[str]) -> list[str]:

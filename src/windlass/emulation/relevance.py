@@ -99,6 +99,32 @@ def fit(answer: str, likely: Mapping[str, float]) -> float:
 
 _WORD = re.compile(r"[^\W_]+")
 _MONTH = re.compile(r"\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.IGNORECASE)
+_PLAIN_WORDS = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "at",
+        "by",
+        "for",
+        "from",
+        "how",
+        "in",
+        "is",
+        "of",
+        "on",
+        "or",
+        "that",
+        "the",
+        "this",
+        "to",
+        "what",
+        "which",
+        "with",
+        "you",
+    ]
+)
 _STEM = 4
 """Words that begin with the same letters count as the same word, such as Italy and Italian."""
 
@@ -120,6 +146,7 @@ def is_made_up(value: object, said: str) -> bool:
         words = [word for word in _WORD.findall(value.lower()) if len(word) >= _STEM]
     else:
         words = _WORD.findall(value.lower())
+    words = [word for word in words if word not in _PLAIN_WORDS]
     known = set(_WORD.findall(said))
     stems = {word[:_STEM] for word in known if len(word) >= _STEM}
     return bool(words) and not any(
@@ -132,3 +159,17 @@ def words_of(name: str) -> str:
     """Returns the words of a parameter's name that mean something: without "is" or "has"."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).split()
     return " ".join([word for word in words if len(word) >= _STEM] or words)
+
+
+def shared_words(text: str, said: str) -> set[str]:
+    """Returns the numbers and the stems of words that a text has in common with what was said."""
+    return _stems(text) & _stems(said)
+
+
+def _stems(text: str) -> set[str]:
+    words = _WORD.findall(text.lower())
+    return {
+        word[:_STEM]
+        for word in words
+        if word not in _PLAIN_WORDS and (len(word) > 2 or word.isdigit())
+    }
