@@ -68,13 +68,13 @@ screenshots: $(INSTALLED)
 	@WINDLASS_SCREENSHOTS=1 $(BIN)/pytest -q -n0 --timeout 1800 tests/console/test_console_screenshots.py $(ARGS)
 
 quick: $(INSTALLED)
-	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=10 --durations-min=1 $(ARGS)
+	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q --forks $(WORKERS) --durations=10 --durations-min=1 $(ARGS)
 
-# The tests of a file share a gateway or a browser. tests/support/scheduling.py chooses the order of the files.
+# The tests of a file share a gateway or a browser. tests/support/forking.py gives whole files to the workers.
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
 	@$(NEED) $(SHELL_OF_CHROMIUM) || echo "Testing with chromium instead, which takes longer" >&2
-	@WINDLASS_TEST_WHOLE=$(WHOLE) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 --durations-min=1 $(if $(COVERAGE),$(MEASURED)) $(ARGS)
+	@WINDLASS_TEST_WHOLE=$(WHOLE) $(BIN)/pytest -q --forks $(WORKERS) --durations=10 --durations-min=1 $(if $(COVERAGE),$(MEASURED)) $(ARGS)
 
 mutants: $(INSTALLED)
 	@$(BIN)/python scripts/mutants.py $(ARGS)
@@ -118,7 +118,7 @@ crash-fleet: $(INSTALLED)
 	@WINDLASS_TEST_WHOLE=1 WINDLASS_FLEET_KILLS=$(KILLS) WINDLASS_CLUSTER_KILLS=$$(($(KILLS) / 4 + 1)) $(BIN)/pytest -q -s -n0 tests/crash/test_fleet_crashes.py $(ARGS)
 
 bfcl: $(INSTALLED)
-	@BFCL_WHOLE=1 $(BIN)/pytest -q -n $(WORKERS) tests/bfcl $(ARGS)
+	@BFCL_WHOLE=1 $(BIN)/pytest -q --forks $(WORKERS) tests/bfcl $(ARGS)
 
 # The site's tools belong to their own group, so that `make run` does not install them.
 docs: $(DOCS_INSTALLED)
@@ -126,7 +126,7 @@ docs: $(DOCS_INSTALLED)
 	@$(BIN)/zensical build --strict --clean
 	@$(BIN)/python scripts/site_check.py
 	@$(BIN)/codespell --config .codespellrc README.md CHANGELOG.md CONTRIBUTING.md docs deploy examples scripts
-	@WINDLASS_SITE=$(CURDIR)/build/site $(BIN)/pytest -q -n 2 --dist loadfile tests/test_docs.py tests/docs $(ARGS)
+	@WINDLASS_SITE=$(CURDIR)/build/site $(BIN)/pytest -q --forks 2 tests/test_docs.py tests/docs $(ARGS)
 
 docs-serve: $(DOCS_INSTALLED)
 	@$(BIN)/python -m scripts.reference

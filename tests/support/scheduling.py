@@ -6,10 +6,11 @@ one start with the files that use processes, and one starts at the other end of 
 files of a run are therefore short ones, and few workers start browsers and NATS servers.
 """
 
+from collections import deque
+from itertools import groupby
+
 import pytest
 from tests.support.needs import MARKS
-from xdist.scheduler import LoadFileScheduling
-from xdist.workermanage import WorkerController
 
 ALONE = 3
 """With fewer workers than this, all of them start with the files that use processes."""
@@ -21,25 +22,21 @@ def order_files(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in needy)
 
 
-class FromBothEnds(LoadFileScheduling):
-    """Assigns whole files: the first worker takes them from the end of the list."""
+class Files:
+    """The files that no worker has been given, each as the places of its tests in the list."""
 
-    # Private in xdist, which has no public way to choose the next file of a worker.
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        assigned = self.assigned_work[node]
-        # The base class counts the tests of all assigned files after every test.
-        for scope in [scope for scope, unit in assigned.items() if all(unit.values())]:
-            del assigned[scope]
-        scope, unit = self.workqueue.popitem(last=self._starts_at_the_end(node))
-        assigned[scope] = unit
-        left = [test for test, is_done in unit.items() if not is_done]
-        node.send_runtest_some([self._places[test] for test in left])
+    def __init__(self, items: list[pytest.Item]) -> None:
+        self.workers = 1
+        by_path = groupby(range(len(items)), key=lambda place: items[place].path)
+        self._left = deque(list(places) for _, places in by_path)
 
-    def _starts_at_the_end(self, node: WorkerController) -> bool:
-        return self.numnodes >= ALONE and node.gateway.id == "gw0"
+    def next(self, worker: int) -> list[int] | None:
+        """The next file for a worker: the first worker takes it from the end of the list."""
+        if not self._left:
+            return None
+        from_the_end = worker == 0 and self.workers >= ALONE
+        return self._left.pop() if from_the_end else self._left.popleft()
 
-    def schedule(self) -> None:
-        # Every worker has the same list: the base class searches it for every test.
-        collected = next(iter(self.registered_collections.values()))
-        self._places = {test: place for place, test in enumerate(collected)}
-        super().schedule()
+    def put_back(self, tests: list[int]) -> None:
+        if tests:
+            self._left.appendleft(tests)
