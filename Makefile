@@ -118,7 +118,7 @@ crash-fleet: $(INSTALLED)
 	@WINDLASS_TEST_WHOLE=1 WINDLASS_FLEET_KILLS=$(KILLS) WINDLASS_CLUSTER_KILLS=$$(($(KILLS) / 4 + 1)) $(BIN)/pytest -q -s -n0 tests/crash/test_fleet_crashes.py $(ARGS)
 
 bfcl: $(INSTALLED)
-	@BFCL_WHOLE=1 $(BIN)/pytest -q --forks $(WORKERS) tests/bfcl $(ARGS)
+	@BFCL_WHOLE=1 $(BIN)/pytest -q -n $(WORKERS) tests/bfcl $(ARGS)
 
 # The site's tools belong to their own group, so that `make run` does not install them.
 docs: $(DOCS_INSTALLED)
