@@ -17,7 +17,7 @@ import pytest
 from tests.cli.keeping import going, half_said, keep
 from tests.cli.running import Upstream, windlass
 from tests.cli.terminal import Terminal
-from tests.support.browsing import CHROMIUM, FLAGS
+from tests.support.browsing import FLAGS, HEADLESS
 
 from windlass.cli import main, whole_parser
 from windlass.testing import call
@@ -236,7 +236,7 @@ def test_aistudio_login_ends_when_the_page_is_there(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser = here / "chromium"  # login shows a window, and a test has no screen
-    browser.write_text(f'#!/bin/sh\nexec {CHROMIUM} --headless=new {" ".join(FLAGS)} "$@"\n')
+    browser.write_text(f'#!/bin/sh\nexec {HEADLESS} --headless {" ".join(FLAGS)} "$@"\n')
     browser.chmod(0o755)
     monkeypatch.setenv("WINDLASS_AISTUDIO_BROWSER", str(browser))
     monkeypatch.setenv("WINDLASS_AISTUDIO_PROFILE", str(here / "profile"))
@@ -249,7 +249,7 @@ def test_aistudio_login_ends_when_the_page_is_there(
 def test_aistudio_doctor_finds_the_parts_of_the_page(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WINDLASS_AISTUDIO_BROWSER", str(CHROMIUM))
+    monkeypatch.setenv("WINDLASS_AISTUDIO_BROWSER", str(HEADLESS))
     monkeypatch.setenv("WINDLASS_AISTUDIO_PROFILE", str(here / "profile"))
     with FakeAIStudio([call("ping", text="hello")]) as fake:
         found = json.loads(done("aistudio", "doctor", "--url", fake.url, "--json"))
