@@ -1,14 +1,18 @@
 """Processes for the tests of logs: each does one thing, and is controlled by lines of text.
 
-`python -m tests.runs.processes write runs.db` is such a process; `Child` is the test's end of it.
+`Child` is the test's end of such a process. All of them are forked off one process, which has
+imported what they need.
 """
 
 import asyncio
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,17 +38,46 @@ SAID: dict[str, RunEvent] = {
 }
 
 
+class Parent:
+    """The test's end of the process that the others are forked off. It ends with this one."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.runs.processes", str(theirs.fileno())],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def fork(self, arguments: list[str], stdin: int, stdout: int) -> int:
+        """The id of a new process with this input and output."""
+        socket.send_fds(self._socket, [json.dumps(arguments).encode()], [stdin, stdout])
+        return int(self._socket.recv(100))
+
+    def wait(self, process: int) -> None:
+        """Returns when the process has exited."""
+        self._socket.send(str(process).encode())
+        self._socket.recv(100)
+
+
+@cache
+def parent() -> Parent:
+    return Parent()
+
+
 class Child:
     """A process of this file; leaving it kills it."""
 
     def __init__(self, *arguments: object) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.runs.processes", *map(str, arguments)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        (stdin, our_input), (our_output, stdout) = os.pipe(), os.pipe()
+        self._id = parent().fork([str(each) for each in arguments], stdin, stdout)
+        os.close(stdin)
+        os.close(stdout)
+        self._input = os.fdopen(our_input, "w")
+        self._output = os.fdopen(our_output)
+        self._has_exited = False
 
     def __enter__(self) -> "Child":
         return self
@@ -56,24 +89,23 @@ class Child:
         trace: TracebackType | None,
     ) -> None:
         self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+        self._input.close()
+        self._output.close()
 
     def tell(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
+        self._input.write(f"{line}\n")
+        self._input.flush()
 
     async def hear(self) -> str:
         """The next line of its output; empty when it has exited."""
-        assert self._process.stdout is not None
-        return (await asyncio.to_thread(self._process.stdout.readline)).rstrip("\n")
+        return (await asyncio.to_thread(self._output.readline)).rstrip("\n")
 
     def kill(self) -> None:
         """`kill -9`: nothing is cleaned up."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+        if not self._has_exited:
+            os.kill(self._id, signal.SIGKILL)  # its parent waits for it only when we ask
+            parent().wait(self._id)
+            self._has_exited = True
 
 
 def say(*words: object) -> None:
@@ -253,5 +285,30 @@ async def main(command: str, *arguments: str) -> None:
     await COMMANDS[command](*arguments)
 
 
+def fork_on_request(requests: socket.socket) -> None:
+    """Forks a process for each list of arguments, and waits for each process whose id comes."""
+    while True:
+        data, files, _, _ = socket.recv_fds(requests, 65536, 2)
+        match json.loads(data or "null"):
+            case None:
+                return
+            case int(process):
+                os.waitpid(process, 0)
+                requests.send(b"ended")
+            case arguments:
+                process = os.fork()
+                if not process:
+                    requests.close()
+                    for ours, number in zip(files, (0, 1), strict=True):
+                        os.dup2(ours, number)
+                        os.close(ours)
+                    asyncio.run(main(*arguments))
+                    return
+                requests.send(str(process).encode())
+                for ours in files:
+                    os.close(ours)
+
+
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    with socket.socket(fileno=int(sys.argv[1])) as requests:
+        fork_on_request(requests)
