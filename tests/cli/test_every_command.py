@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 import pytest
 from tests.cli.keeping import going, half_said, keep
-from tests.cli.running import Upstream, windlass
+from tests.cli.running import Upstream
 from tests.cli.terminal import Terminal
 from tests.support.browsing import FLAGS, HEADLESS
 
@@ -56,7 +56,14 @@ def real_use_of(command: str) -> Callable[[Test], Test]:
 
 def done(*words: str, input: str = "", code: int = 0) -> str:
     """The command's stdout. It must exit with the code, and without a traceback."""
-    ran = windlass(*words, input=input)
+    ran = subprocess.run(
+        [sys.executable, "-m", "windlass", *words],
+        input=input,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
     assert "Traceback" not in ran.stderr, ran.stderr
     assert ran.returncode == code, ran.stderr
     return ran.stdout

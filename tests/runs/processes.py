@@ -5,18 +5,15 @@ imported what they need.
 """
 
 import asyncio
-import json
 import os
 import signal
-import socket
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support.forked import parent, serve
 from tests.support.sample_runs import STARTED, begin, kept
 from tests.support.typed_answers import BAD as BAD_INVOICE
 from tests.support.typed_answers import Invoice
@@ -30,7 +27,6 @@ from windlass.runs.sqlite import SQLiteLog, database
 from windlass.testing import ScriptedModel, calls, hang
 from windlass.testing import call as model_call
 
-ROOT = Path(__file__).parents[2]
 SAID: dict[str, RunEvent] = {
     "text": TextDelta("word "),
     "status": Status("s"),
@@ -38,41 +34,14 @@ SAID: dict[str, RunEvent] = {
 }
 
 
-class Parent:
-    """The test's end of the process that the others are forked off. It ends with this one."""
-
-    def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.runs.processes", str(theirs.fileno())],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-            )
-
-    def fork(self, arguments: list[str], stdin: int, stdout: int) -> int:
-        """The id of a new process with this input and output."""
-        socket.send_fds(self._socket, [json.dumps(arguments).encode()], [stdin, stdout])
-        return int(self._socket.recv(100))
-
-    def wait(self, process: int) -> None:
-        """Returns when the process has exited."""
-        self._socket.send(str(process).encode())
-        self._socket.recv(100)
-
-
-@cache
-def parent() -> Parent:
-    return Parent()
-
-
 class Child:
     """A process of this file; leaving it kills it."""
 
     def __init__(self, *arguments: object) -> None:
         (stdin, our_input), (our_output, stdout) = os.pipe(), os.pipe()
-        self._id = parent().fork([str(each) for each in arguments], stdin, stdout)
+        self._id = parent("tests.runs.processes").fork(
+            [str(each) for each in arguments], stdin, stdout
+        )
         os.close(stdin)
         os.close(stdout)
         self._input = os.fdopen(our_input, "w")
@@ -104,7 +73,7 @@ class Child:
         """`kill -9`: nothing is cleaned up."""
         if not self._has_exited:
             os.kill(self._id, signal.SIGKILL)  # its parent waits for it only when we ask
-            parent().wait(self._id)
+            parent("tests.runs.processes").wait(self._id)
             self._has_exited = True
 
 
@@ -285,30 +254,9 @@ async def main(command: str, *arguments: str) -> None:
     await COMMANDS[command](*arguments)
 
 
-def fork_on_request(requests: socket.socket) -> None:
-    """Forks a process for each list of arguments, and waits for each process whose id comes."""
-    while True:
-        data, files, _, _ = socket.recv_fds(requests, 65536, 2)
-        match json.loads(data or "null"):
-            case None:
-                return
-            case int(process):
-                os.waitpid(process, 0)
-                requests.send(b"ended")
-            case arguments:
-                process = os.fork()
-                if not process:
-                    requests.close()
-                    for ours, number in zip(files, (0, 1), strict=True):
-                        os.dup2(ours, number)
-                        os.close(ours)
-                    asyncio.run(main(*arguments))
-                    return
-                requests.send(str(process).encode())
-                for ours in files:
-                    os.close(ours)
+def run(arguments: list[str]) -> None:
+    asyncio.run(main(*arguments))
 
 
 if __name__ == "__main__":
-    with socket.socket(fileno=int(sys.argv[1])) as requests:
-        fork_on_request(requests)
+    serve(run)
