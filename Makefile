@@ -32,7 +32,7 @@ help:
 	@echo "make run     run the gateway with the embedded model and a few tools; MODEL=smol for the small one"
 	@echo "make examples   run the examples against a scripted model"
 	@echo "make console   build the web page into the package; make screenshots   make its pictures in docs/images"
-	@echo "make quick   run the tests that start no process and load no weights, in about a minute"
+	@echo "make quick   run the tests that start no process and load no weights, in less than a minute"
 	@echo "make test    run the tests; COVERAGE=1 measures coverage, WHOLE=1 runs the long tests too"
 	@echo "make mutants   make small changes to the code and report those that no test notices; ARGS=\"--count 10 src/windlass/loop\""
 	@echo "make check   check lint, formatting, types and import layers"
