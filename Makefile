@@ -32,7 +32,7 @@ help:
 	@echo "make run     run the gateway with the embedded model and a few tools; MODEL=smol for the small one"
 	@echo "make examples   run the examples against a scripted model"
 	@echo "make console   build the web page into the package; make screenshots   make its pictures in docs/images"
-	@echo "make quick   run the tests that start no process and load no weights, in about a minute"
+	@echo "make quick   run the tests that start no process and load no weights, in less than a minute"
 	@echo "make test    run the tests; COVERAGE=1 measures coverage, WHOLE=1 runs the long tests too"
 	@echo "make mutants   make small changes to the code and report those that no test notices; ARGS=\"--count 10 src/windlass/loop\""
 	@echo "make check   check lint, formatting, types and import layers"
@@ -68,13 +68,13 @@ screenshots: $(INSTALLED)
 	@WINDLASS_SCREENSHOTS=1 $(BIN)/pytest -q -n0 --timeout 1800 tests/console/test_console_screenshots.py $(ARGS)
 
 quick: $(INSTALLED)
-	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=10 --durations-min=1 $(ARGS)
+	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q --forks $(WORKERS) --durations=10 --durations-min=1 $(ARGS)
 
-# The tests of a file share a gateway or a browser. tests/support/scheduling.py chooses the order of the files.
+# The tests of a file share a gateway or a browser. tests/support/forking.py gives whole files to the workers.
 test: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 tmux:tmux chromium:chromium
 	@$(NEED) $(SHELL_OF_CHROMIUM) || echo "Testing with chromium instead, which takes longer" >&2
-	@WINDLASS_TEST_WHOLE=$(WHOLE) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 --durations-min=1 $(if $(COVERAGE),$(MEASURED)) $(ARGS)
+	@WINDLASS_TEST_WHOLE=$(WHOLE) $(BIN)/pytest -q --forks $(WORKERS) --durations=10 --durations-min=1 $(if $(COVERAGE),$(MEASURED)) $(ARGS)
 
 mutants: $(INSTALLED)
 	@$(BIN)/python scripts/mutants.py $(ARGS)
@@ -126,7 +126,7 @@ docs: $(DOCS_INSTALLED)
 	@$(BIN)/zensical build --strict --clean
 	@$(BIN)/python scripts/site_check.py
 	@$(BIN)/codespell --config .codespellrc README.md CHANGELOG.md CONTRIBUTING.md docs deploy examples scripts
-	@WINDLASS_SITE=$(CURDIR)/build/site $(BIN)/pytest -q -n 2 --dist loadfile tests/test_docs.py tests/docs $(ARGS)
+	@WINDLASS_SITE=$(CURDIR)/build/site $(BIN)/pytest -q --forks 2 tests/test_docs.py tests/docs $(ARGS)
 
 docs-serve: $(DOCS_INSTALLED)
 	@$(BIN)/python -m scripts.reference

@@ -23,7 +23,7 @@ from windlass.testing import ScriptedModel
 
 MakeClient = Callable[..., AsyncClient]
 
-pytest_plugins = ["tests.support.nats_servers"]
+pytest_plugins = ["tests.support.forking", "tests.support.nats_servers"]
 
 # A test must not fail because the machine is busy.
 settings.register_profile(
@@ -67,15 +67,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(selected) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if not _is_selected(item)])
         items[:] = selected
-    if config.getoption("dist", "no") == "loadfile" or hasattr(config, "workerinput"):
+    if config.option.forks:
         scheduling.order_files(items)
-
-
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    if config.getvalue("dist") != "loadfile":
-        return None
-    return scheduling.FromBothEnds(config, log)
 
 
 def _is_selected(item: pytest.Item) -> bool:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import IO, NamedTuple
 
+from tests.support.commands import Command, finished
+
 from windlass.testing import FakeOpenAI
 
 TOOLS = '''
@@ -62,23 +64,11 @@ Run = Callable[..., Ran]
 
 
 def windlass(*words: str, input: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "windlass", *words],
-        input=input,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-    )
+    return finished(*words, input=input)
 
 
 def started(*words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "windlass", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
+    return Command(*words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 AT_A_TERMINAL = """

@@ -15,9 +15,9 @@ from typing import TypeVar, cast
 
 import pytest
 from tests.cli.keeping import going, half_said, keep
-from tests.cli.running import Upstream, windlass
+from tests.cli.running import Upstream
 from tests.cli.terminal import Terminal
-from tests.support.browsing import CHROMIUM, FLAGS
+from tests.support.browsing import FLAGS, HEADLESS
 
 from windlass.cli import main, whole_parser
 from windlass.testing import call
@@ -56,7 +56,14 @@ def real_use_of(command: str) -> Callable[[Test], Test]:
 
 def done(*words: str, input: str = "", code: int = 0) -> str:
     """The command's stdout. It must exit with the code, and without a traceback."""
-    ran = windlass(*words, input=input)
+    ran = subprocess.run(
+        [sys.executable, "-m", "windlass", *words],
+        input=input,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
     assert "Traceback" not in ran.stderr, ran.stderr
     assert ran.returncode == code, ran.stderr
     return ran.stdout
@@ -236,7 +243,7 @@ def test_aistudio_login_ends_when_the_page_is_there(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser = here / "chromium"  # login shows a window, and a test has no screen
-    browser.write_text(f'#!/bin/sh\nexec {CHROMIUM} --headless=new {" ".join(FLAGS)} "$@"\n')
+    browser.write_text(f'#!/bin/sh\nexec {HEADLESS} --headless {" ".join(FLAGS)} "$@"\n')
     browser.chmod(0o755)
     monkeypatch.setenv("WINDLASS_AISTUDIO_BROWSER", str(browser))
     monkeypatch.setenv("WINDLASS_AISTUDIO_PROFILE", str(here / "profile"))
@@ -249,7 +256,7 @@ def test_aistudio_login_ends_when_the_page_is_there(
 def test_aistudio_doctor_finds_the_parts_of_the_page(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WINDLASS_AISTUDIO_BROWSER", str(CHROMIUM))
+    monkeypatch.setenv("WINDLASS_AISTUDIO_BROWSER", str(HEADLESS))
     monkeypatch.setenv("WINDLASS_AISTUDIO_PROFILE", str(here / "profile"))
     with FakeAIStudio([call("ping", text="hello")]) as fake:
         found = json.loads(done("aistudio", "doctor", "--url", fake.url, "--json"))

@@ -5,7 +5,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import httpx2
 import pytest
 from nats.errors import AuthorizationError, SecureConnRequiredError, UnexpectedEOF
 from tests.cli.test_serve import KEY, MODEL, QUESTION, TOOLS, failed
+from tests.support import commands
 from tests.support.ports import free_port
 
 from windlass.errors import ConfigError
@@ -30,12 +30,8 @@ class Command:
 
     def __init__(self, home: Path, *words: str) -> None:
         self.said = ""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "windlass", *words],
-            cwd=home,
-            env={"PATH": "", "KEY": KEY},
-            stderr=subprocess.PIPE,
-            text=True,
+        self._process = commands.Command(
+            *words, cwd=home, env={"PATH": "", "KEY": KEY}, stderr=subprocess.PIPE
         )
 
     async def hear(self, marker: str) -> str:

@@ -1,5 +1,6 @@
 """`windlass runs` beside other processes: followed, stopped, killed and resumed."""
 
+import asyncio
 import json
 import os
 import signal
@@ -12,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.keeping import MODEL, half_said, keep
-from tests.cli.running import Upstream, on_a_terminal, read_to, started, windlass
+from tests.cli.keeping import LOG, MODEL, half_said, keep
+from tests.cli.running import Ran, Run, Upstream, on_a_terminal, read_to, started, windlass
 
+from windlass.cli import main
+from windlass.events import ToolRunStarted
+from windlass.runs.sqlite import SQLiteLog
 from windlass.testing import FakeOpenAI, Gate, call, slow
 
 pytestmark = pytest.mark.process
@@ -63,12 +67,21 @@ def beginning(*words: str) -> Generator[subprocess.Popen[str]]:
             process.kill()
 
 
-def runs(*words: str, input: str = "") -> subprocess.CompletedProcess[str]:
-    return windlass("runs", *words, input=input)
+@pytest.fixture
+def runs(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Runs `windlass runs` in this process, while the runs belong to another one."""
+
+    def start(*words: str) -> Ran:
+        capfdbinary.readouterr()
+        code = main(["runs", *words])
+        out, error = capfdbinary.readouterr()
+        return Ran(code, out.decode(), error.decode())
+
+    return start
 
 
-def listed() -> list[dict[str, Any]]:
-    return json.loads(runs("list", "--json").stdout)
+def listed(runs: Run) -> list[dict[str, Any]]:
+    return json.loads(runs("list", "--json").out)
 
 
 def read_lines_to(stream: Any, words: str) -> None:
@@ -78,13 +91,22 @@ def read_lines_to(stream: Any, words: str) -> None:
     raise AssertionError(f"the stream ended without {words!r}")
 
 
-def wait_for_tool(run_id: str) -> None:
+def wait_for_tool(run_id: str, path: str = LOG) -> None:
     """Waits until the start of a tool is stored."""
-    with beginning("follow", run_id, "--events", "-q") as follower:
-        read_lines_to(follower.stdout, '"tool_run_started"')
+
+    async def wait() -> None:
+        log = SQLiteLog(path)
+        async for event in log.follow(run_id):
+            if isinstance(event, ToolRunStarted):
+                break
+        await log.aclose()
+
+    asyncio.run(wait())
 
 
-def test_a_run_is_followed_live_while_another_process_runs_it(upstream: Upstream) -> None:
+def test_a_run_is_followed_live_while_another_process_runs_it(
+    upstream: Upstream, runs: Run
+) -> None:
     gate = Gate()
     upstream(call("get_weather", city="Paris"), slow("One two three.", gate, after=1))
     with client() as (process, run_id), beginning("follow", run_id) as follower:
@@ -96,10 +118,10 @@ def test_a_run_is_followed_live_while_another_process_runs_it(upstream: Upstream
     assert (follower.returncode, out) == (0, "two three.\n")
     assert 'get_weather {"city":"Paris"} -> sunny in Paris (ok' in told
     late = runs("follow", run_id)
-    assert (late.stdout, late.stderr) == ("One two three.\n", told)
+    assert (late.out, late.error) == ("One two three.\n", told)
 
 
-def test_ctrl_c_in_follow_does_not_stop_the_run(upstream: Upstream) -> None:
+def test_ctrl_c_in_follow_does_not_stop_the_run(upstream: Upstream, runs: Run) -> None:
     gate = Gate()
     upstream(slow("One two three.", gate, after=1))
     with client() as (process, run_id):
@@ -113,10 +135,10 @@ def test_ctrl_c_in_follow_does_not_stop_the_run(upstream: Upstream) -> None:
         assert "Traceback" not in told
         gate.open()
         assert process.wait(120) == 0
-    assert listed()[0]["state"] == "answer"
+    assert listed(runs)[0]["state"] == "answer"
 
 
-def test_another_process_stops_a_run(upstream: Upstream) -> None:
+def test_another_process_stops_a_run(upstream: Upstream, runs: Run) -> None:
     upstream(call("wait_for_ever"))
     with client() as (process, run_id):
         with beginning("follow", run_id) as follower:
@@ -124,31 +146,31 @@ def test_another_process_stops_a_run(upstream: Upstream) -> None:
             stopped = runs("stop", run_id)
             _, told = follower.communicate(timeout=120)
         process.communicate(timeout=120)
-    assert (stopped.returncode, stopped.stderr) == (0, f"windlass: stopped {run_id}\n")
+    assert (stopped.code, stopped.error) == (0, f"windlass: stopped {run_id}\n")
     assert follower.returncode == 3
     assert "wait_for_ever {} -> " in told
     assert "(stopped, may have had an effect" in told
     assert "no full answer: stopped: the run was stopped" in told
 
 
-def test_a_killed_process_is_reported_and_its_run_resumes(upstream: Upstream) -> None:
+def test_a_killed_process_is_reported_and_its_run_resumes(upstream: Upstream, runs: Run) -> None:
     fake = upstream(call("wait_for_ever"), "All is well.")
     with client() as (process, run_id), beginning("follow", run_id) as follower:
         wait_for_tool(run_id)
         process.kill()
         read_lines_to(follower.stderr, f"`windlass runs resume {run_id}`")
-        assert listed()[0]["state"] == "cut off"
+        assert listed(runs)[0]["state"] == "cut off"
         resumed = runs("resume", *TOOLS)
         out, told = follower.communicate(timeout=120)
-    assert (resumed.returncode, resumed.stdout) == (0, "All is well.\n")
-    assert "interrupted, may have had an effect" in resumed.stderr
+    assert (resumed.code, resumed.out) == (0, "All is well.\n")
+    assert "interrupted, may have had an effect" in resumed.error
     assert (follower.returncode, out) == (0, "All is well.\n")
     assert "Another process resumed the run." in told
     assert "interrupted, effect unknown" in fake.requests[1].body["messages"][-1]["content"]
-    assert listed()[0]["state"] == "answer"
+    assert listed(runs)[0]["state"] == "answer"
 
 
-def test_an_interrupted_resume_leaves_the_run_interrupted(upstream: Upstream) -> None:
+def test_an_interrupted_resume_leaves_the_run_interrupted(upstream: Upstream, runs: Run) -> None:
     run_id = half_said()
     gate = Gate()
     upstream(slow("One two three.", gate, after=1), "All is well.")
@@ -161,12 +183,12 @@ def test_an_interrupted_resume_leaves_the_run_interrupted(upstream: Upstream) ->
     assert process.returncode == 130
     assert f"`windlass runs resume {run_id}` resumes it" in told
     assert "Traceback" not in told
-    assert listed()[0]["state"] == "cut off"
-    assert runs("resume").stdout == "All is well.\n"
+    assert listed(runs)[0]["state"] == "cut off"
+    assert runs("resume").out == "All is well.\n"
 
 
 def test_an_approval_waits_for_another_process_where_nobody_can_be_asked(
-    upstream: Upstream,
+    upstream: Upstream, runs: Run
 ) -> None:
     fake = upstream(call("pay", amount=5), "Done.")
     with client() as (process, run_id), beginning("follow", run_id) as follower:
@@ -175,13 +197,13 @@ def test_an_approval_waits_for_another_process_where_nobody_can_be_asked(
         process.wait(120)
         follower.kill()
         follower.communicate()
-    assert runs("approve", run_id).returncode == 1
+    assert runs("approve", run_id).code == 1
     with beginning("resume", *TOOLS) as resumed:
         read_lines_to(resumed.stderr, "Another process resumed the run.")
         approved = runs("approve", run_id)
         out, _ = resumed.communicate(timeout=120)
-    assert approved.stderr == 'windlass: pay {"amount":5}: approved\n'
-    assert (approved.returncode, resumed.returncode, out) == (0, 0, "Done.\n")
+    assert approved.error == 'windlass: pay {"amount":5}: approved\n'
+    assert (approved.code, resumed.returncode, out) == (0, 0, "Done.\n")
     assert fake.requests[1].body["messages"][-1]["content"] == "paid 5"
 
 
@@ -201,7 +223,7 @@ def gateway(fake: FakeOpenAI) -> Generator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
-def test_a_gateways_run_resumes_with_its_configuration(upstream: Upstream) -> None:
+def test_a_gateways_run_resumes_with_its_configuration(upstream: Upstream, runs: Run) -> None:
     fake = upstream(call("wait_for_ever"), "All is well.")
     with gateway(fake) as (process, address):
         body = {"model": "fast", "messages": [{"role": "user", "content": "Wait."}]}
@@ -210,23 +232,24 @@ def test_a_gateways_run_resumes_with_its_configuration(upstream: Upstream) -> No
         )
         with urllib.request.urlopen(request, timeout=120) as answer:
             run_id = json.load(answer)["id"]
-        wait_for_tool(run_id)
-        assert [(each["id"], each["state"]) for each in listed()] == [(run_id, "running")]
+        wait_for_tool(run_id, "kept.db")
+        assert [(each["id"], each["state"]) for each in listed(runs)] == [(run_id, "running")]
         process.kill()
         process.wait(120)
     Path("other.toml").write_text(Path("windlass.toml").read_text().replace("fast", "slow"))
     missing = runs("resume", "--config", "other.toml")
-    assert missing.returncode == 2
-    assert f"{run_id} is a gateway's run of the model 'fast', which other.toml" in missing.stderr
+    assert missing.code == 2
+    assert f"{run_id} is a gateway's run of the model 'fast', which other.toml" in missing.error
     resumed = runs("resume")
-    assert (resumed.returncode, resumed.stdout) == (0, "All is well.\n")
-    assert "(interrupted, " in resumed.stderr
-    assert listed()[0]["state"] == "answer"
+    assert (resumed.code, resumed.out) == (0, "All is well.\n")
+    assert "(interrupted, " in resumed.error
+    assert listed(runs)[0]["state"] == "answer"
 
 
 def test_an_export_is_played_out_of_a_pipe(here: Path) -> None:
     run_id = keep([call("get_weather", city="Paris"), "It is sünny."])
-    played = runs("replay", "-", "--speed", "0", input=runs("export", run_id).stdout)
+    exported = windlass("runs", "export", run_id, input="").stdout
+    played = windlass("runs", "replay", "-", "--speed", "0", input=exported)
     assert (played.returncode, played.stdout) == (0, "It is sünny.\n")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.support.commands import finished
 
 from windlass.cli import main
 from windlass.cli.serve import console_address
@@ -196,15 +197,7 @@ def test_a_port_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) ->
 
 def failed(home: Path, *words: str) -> str:
     """The one message of a process that exits with code 2."""
-    done = subprocess.run(
-        [sys.executable, "-m", "windlass", *words],
-        cwd=home,
-        env={"PATH": "", "KEY": KEY},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = finished(*words, cwd=home, env={"PATH": "", "KEY": KEY})
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     [line] = done.stderr.splitlines()
     assert line.startswith("windlass: ")

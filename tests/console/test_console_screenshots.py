@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+import pytest
 from tests.console.conftest import StageOf
 from tests.console.pictures import EXAMPLES, NAMES, SCRIPT, TOOLS, photographed, show_tools
 from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE
@@ -39,6 +40,7 @@ def are_for_the_documentation(folder: Path) -> None:
         assert len((folder / f"readme-{scheme}.png").read_bytes()) < MOST_BYTES
 
 
+@pytest.mark.whole("test_console_looks.py opens the same pages")
 @IN_ONE_BROWSER
 async def test_the_pictures_can_be_made(stage_of: StageOf, tmp_path: Path) -> None:
     async def at_once(_: float) -> None: ...

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, ViewportSize, expect
 from tests.console.conftest import StageOf
 from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, ended
 
@@ -12,11 +12,13 @@ from windlass.testing import call, calls, say
 
 pytestmark = IN_ONE_BROWSER
 
-SIZES: dict[str, dict[str, Any]] = {
-    "desktop": {"viewport": DESK},
-    "phone": {"viewport": PHONE, "is_mobile": True, "has_touch": True},
-    "low window": {"viewport": {"width": 1280, "height": 360}},
+LOW: ViewportSize = {"width": 1280, "height": 360}
+PHONES: dict[str, Any] = {"viewport": PHONE, "is_mobile": True, "has_touch": True}
+SIZES: dict[str, tuple[dict[str, Any], list[ViewportSize]]] = {
+    "desktop": ({}, [DESK, LOW]),
+    "phone": (PHONES, [PHONE]),
 }
+"""How a page is opened, and the sizes that its window then has."""
 ANSWER = "\n\n".join(f"Paragraph {number} of a long answer." for number in range(40))
 MANY_CALLS = calls(*(call("get_weather", city=f"City {number}") for number in range(12)))
 TOO_HIGH = """() => {
@@ -63,7 +65,8 @@ def numbered_tool(number: int) -> Tool:
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_long_chat_scrolls_inside_the_page(stage_of: StageOf, size: str) -> None:
     stage = await stage_of([MANY_CALLS, *(say(ANSWER) for _ in range(3))])
-    page = await stage.open("/", **SIZES[size])
+    options, sizes = SIZES[size]
+    page = await stage.open("/", **options)
     message = page.get_by_role("textbox", name="Message", exact=True)
     for number in range(3):
         await send(page, f"Question {number}")
@@ -75,12 +78,14 @@ async def test_a_long_chat_scrolls_inside_the_page(stage_of: StageOf, size: str)
             await expect(page.locator(".turn")).to_have_count(3)
             await ended(page)
         talk = page.locator(".talk")
-        assert await talk.evaluate("talk => talk.scrollHeight > 2 * talk.clientHeight")
-        for place in (0, 1e6):
-            await talk.evaluate("(talk, place) => talk.scrollTo(0, place)", place)
-            await stays_in_place(page)
-            assert await page.evaluate(MAIN_TOO_HIGH) == 0
-            await expect(message).to_be_in_viewport(ratio=1)
+        for window in sizes:
+            await page.set_viewport_size(window)
+            assert await talk.evaluate("talk => talk.scrollHeight > 2 * talk.clientHeight")
+            for place in (0, 1e6):
+                await talk.evaluate("(talk, place) => talk.scrollTo(0, place)", place)
+                await stays_in_place(page)
+                assert await page.evaluate(MAIN_TOO_HIGH) == 0
+                await expect(message).to_be_in_viewport(ratio=1)
 
 
 async def test_every_other_long_page_scrolls_inside_its_frame(stage_of: StageOf) -> None:
@@ -97,20 +102,22 @@ async def test_every_other_long_page_scrolls_inside_its_frame(stage_of: StageOf)
         "/tools/get_weather": "12 calls",
         "/replay": "Replay",
     }
-    for size in SIZES.values():
-        page = await stage.open("/replay", **size)
+    for options, sizes in SIZES.values():
+        page = await stage.open("/replay", **options)
         for path, shown in pages.items():
             await stage.goto(page, path)
             await expect(page.get_by_role("main").get_by_text(shown).first).to_be_attached()
-            await stays_in_place(page)
-            await page.locator("main").evaluate("main => main.scrollTo(0, 1e6)")
-            await stays_in_place(page)
+            for window in sizes:
+                await page.set_viewport_size(window)
+                for place in (0, 1e6):
+                    await page.locator("main").evaluate("(it, to) => it.scrollTo(0, to)", place)
+                    await stays_in_place(page)
 
 
 async def test_the_panels_of_the_chat_scroll_by_themselves(stage_of: StageOf) -> None:
     tools = [numbered_tool(number) for number in range(60)]
     stage = await stage_of([say(ANSWER)], more_tools=tools)
-    page = await stage.open("/", **SIZES["phone"])
+    page = await stage.open("/", **PHONES)
     await send(page, "Go.")
     await ended(page)
     for panel in ("tools", "settings"):

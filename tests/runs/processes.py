@@ -1,18 +1,19 @@
 """Processes for the tests of logs: each does one thing, and is controlled by lines of text.
 
-`python -m tests.runs.processes write runs.db` is such a process; `Child` is the test's end of it.
+`Child` is the test's end of such a process. All of them are forked off one process, which has
+imported what they need.
 """
 
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support.forked import parent, serve
 from tests.support.sample_runs import STARTED, begin, kept
 from tests.support.typed_answers import BAD as BAD_INVOICE
 from tests.support.typed_answers import Invoice
@@ -26,7 +27,6 @@ from windlass.runs.sqlite import SQLiteLog, database
 from windlass.testing import ScriptedModel, calls, hang
 from windlass.testing import call as model_call
 
-ROOT = Path(__file__).parents[2]
 SAID: dict[str, RunEvent] = {
     "text": TextDelta("word "),
     "status": Status("s"),
@@ -38,13 +38,15 @@ class Child:
     """A process of this file; leaving it kills it."""
 
     def __init__(self, *arguments: object) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.runs.processes", *map(str, arguments)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        (stdin, our_input), (our_output, stdout) = os.pipe(), os.pipe()
+        self._id = parent("tests.runs.processes").fork(
+            [str(each) for each in arguments], stdin, stdout
         )
+        os.close(stdin)
+        os.close(stdout)
+        self._input = os.fdopen(our_input, "w")
+        self._output = os.fdopen(our_output)
+        self._has_exited = False
 
     def __enter__(self) -> "Child":
         return self
@@ -56,24 +58,23 @@ class Child:
         trace: TracebackType | None,
     ) -> None:
         self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+        self._input.close()
+        self._output.close()
 
     def tell(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
+        self._input.write(f"{line}\n")
+        self._input.flush()
 
     async def hear(self) -> str:
         """The next line of its output; empty when it has exited."""
-        assert self._process.stdout is not None
-        return (await asyncio.to_thread(self._process.stdout.readline)).rstrip("\n")
+        return (await asyncio.to_thread(self._output.readline)).rstrip("\n")
 
     def kill(self) -> None:
         """`kill -9`: nothing is cleaned up."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+        if not self._has_exited:
+            os.kill(self._id, signal.SIGKILL)  # its parent waits for it only when we ask
+            parent("tests.runs.processes").wait(self._id)
+            self._has_exited = True
 
 
 def say(*words: object) -> None:
@@ -253,5 +254,9 @@ async def main(command: str, *arguments: str) -> None:
     await COMMANDS[command](*arguments)
 
 
+def run(arguments: list[str]) -> None:
+    asyncio.run(main(*arguments))
+
+
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    serve(run)

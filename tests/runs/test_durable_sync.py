@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.runs.processes import ROOT
+from tests.support.forked import ROOT
 
 from windlass import Client, tool
 from windlass.errors import RunNotFound

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.runs.processes import ROOT
+from tests.support.forked import ROOT
 
 from windlass.messaging.embedded import NatsServer
 from windlass.runs.sqlite import SQLiteLog

@@ -3,14 +3,17 @@
 Tests with other processes often wait for them, and tests in this process only compute. If each
 kind ran at its own time, the cores would be idle at first and overloaded later. So all workers but
 one start with the files that use processes, and one starts at the other end of the list. The last
-files of a run are therefore short ones, and few workers start browsers and NATS servers.
+files of a run are therefore short ones, and few workers start NATS servers. The files that share a
+browser go to one worker, and to others only when nothing else is left.
 """
+
+from itertools import groupby
 
 import pytest
 from tests.support.needs import MARKS
-from xdist.scheduler import LoadFileScheduling
-from xdist.workermanage import WorkerController
 
+BROWSERS = ("browser", "chromium")
+"""The fixtures of browsers, in the order of the workers that start with them."""
 ALONE = 3
 """With fewer workers than this, all of them start with the files that use processes."""
 
@@ -21,25 +24,37 @@ def order_files(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in needy)
 
 
-class FromBothEnds(LoadFileScheduling):
-    """Assigns whole files: the first worker takes them from the end of the list."""
+class Files:
+    """The files that no worker has been given, each as the places of its tests in the list."""
 
-    # Private in xdist, which has no public way to choose the next file of a worker.
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        assigned = self.assigned_work[node]
-        # The base class counts the tests of all assigned files after every test.
-        for scope in [scope for scope, unit in assigned.items() if all(unit.values())]:
-            del assigned[scope]
-        scope, unit = self.workqueue.popitem(last=self._starts_at_the_end(node))
-        assigned[scope] = unit
-        left = [test for test, is_done in unit.items() if not is_done]
-        node.send_runtest_some([self._places[test] for test in left])
+    def __init__(self, items: list[pytest.Item]) -> None:
+        self.workers = 1
+        self._items = items
+        by_path = groupby(range(len(items)), key=lambda place: items[place].path)
+        self._left = [list(places) for _, places in by_path]
+        self._browsers = {places[0]: self._browser_of(places) for places in self._left}
 
-    def _starts_at_the_end(self, node: WorkerController) -> bool:
-        return self.numnodes >= ALONE and node.gateway.id == "gw0"
+    def next(self, worker: int) -> list[int] | None:
+        """The next file for a worker."""
+        if not self._left:
+            return None
+        if worker == 0 and self.workers >= ALONE:
+            return self._left.pop()
+        wanted = [BROWSERS[worker - 1] if 0 < worker <= len(BROWSERS) else None, None]
+        for browser in wanted:
+            for at, places in enumerate(self._left):
+                if self._browsers[places[0]] == browser:
+                    return self._left.pop(at)
+        return self._left.pop(0)
 
-    def schedule(self) -> None:
-        # Every worker has the same list: the base class searches it for every test.
-        collected = next(iter(self.registered_collections.values()))
-        self._places = {test: place for place, test in enumerate(collected)}
-        super().schedule()
+    def put_back(self, tests: list[int]) -> None:
+        """Tests of a file whose worker has exited."""
+        if tests:
+            self._left.insert(0, tests)
+            self._browsers[tests[0]] = None
+
+    def _browser_of(self, places: list[int]) -> str | None:
+        fixtures = {name for at in places for name in getattr(self._items[at], "fixturenames", ())}
+        if any(self._items[at].nodeid.endswith("[page]") for at in places):
+            return "chromium"
+        return next((browser for browser in BROWSERS if browser in fixtures), None)

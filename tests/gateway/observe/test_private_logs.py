@@ -18,6 +18,7 @@ import pytest
 from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 from tests.support.asgi import post
+from tests.support.commands import Command
 from tests.support.serving import config_of
 from tests.support.talking import asking
 
@@ -298,12 +299,11 @@ def served_log(home: Path, fake: FakeOpenAI, *, content: str, mode: str) -> str:
     config = CONFIG.format(base_url=fake.base_url, content=content, mode=mode)
     (home / "windlass.toml").write_text(config)
     (home / "tools.py").write_text(TOOL_FILE)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "windlass", "serve", "--port", "0", "--log-level", "DEBUG"],
+    process = Command(
+        *("serve", "--port", "0", "--log-level", "DEBUG"),
         cwd=home,
         env={"LOG_TEST_KEY": OPERATOR_KEY, "PATH": "", "FUNCTION_CALLING_DEBUG": "true"},
         stderr=subprocess.PIPE,
-        text=True,
     )
     try:
         assert process.stderr is not None

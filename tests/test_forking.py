@@ -1,0 +1,77 @@
+"""`--forks`, with which `make test` runs its tests: nothing that a worker reports is lost."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+SHARED = """
+import os, pathlib, warnings, pytest
+
+HERE = pathlib.Path(__file__).parent
+
+@pytest.fixture(scope="session")
+def shared():
+    yield os.getpid()
+    (HERE / f"closed-{os.getpid()}").touch()
+"""
+
+FILES = {
+    "conftest.py": SHARED,
+    "test_a.py": """
+import os, warnings
+def test_first(shared, tmp_path): assert shared == os.getpid()
+def test_second(shared): warnings.warn("a sign of age", UserWarning)
+""",
+    "test_b.py": """
+import os
+def test_fails(shared):
+    print("what the test printed")
+    assert 1 + 1 == 3
+""",
+    "test_c.py": """
+import os, signal
+def test_before(shared): pass
+def test_dies(shared): os.kill(os.getpid(), signal.SIGKILL)
+def test_after(shared): pass
+""",
+}
+
+
+def run(folder: Path, *options: str, **files: str) -> subprocess.CompletedProcess[str]:
+    for name, text in (FILES | files).items():
+        (folder / name).write_text(text)
+    words = ["-p", "tests.support.forking", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(folder), *words]
+    return subprocess.run(
+        [*command, "--forks", "2", *options, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_report_of_a_worker_arrives(tmp_path: Path) -> None:
+    done = run(tmp_path, "-v")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+    assert "2 failed, 4 passed, 1 warning" in done.stdout
+    outcomes = dict(re.findall(r"::(test_\w+) (PASSED|FAILED)", done.stdout))
+    assert outcomes["test_after"] == "PASSED"
+    assert "what the test printed" in done.stdout
+    assert "assert (1 + 1) == 3" in done.stdout
+    assert "a sign of age" in done.stdout
+    assert "a worker exited with -9" in done.stdout
+    # Each of the workers that were not killed closed its fixture once, at its end.
+    assert len(list(tmp_path.glob("closed-*"))) == 2
+
+
+def test_a_run_stops_at_the_first_failure(tmp_path: Path) -> None:
+    many = "import pytest\n@pytest.mark.parametrize('n', range(2000))\ndef test_many(n): assert n"
+    done = run(tmp_path, "-x", "-q", **{"test_a.py": many, "test_c.py": "def test_last(): pass"})
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+    assert "stopping after" in done.stdout
+    assert "1999 passed" not in done.stdout
