@@ -122,6 +122,15 @@ async def test_a_body_that_is_larger_than_the_buffer_arrives_whole() -> None:
     assert await body_of(CHUNKED + chunks(*large) + b"0\r\n\r\n") == b"".join(large)
 
 
+async def test_a_large_body_is_read_after_its_connection_was_closed() -> None:
+    body = b"x" * 2 * http1.MAX_UNREAD
+    async with response_of(http(body)) as response:
+        received = await response.read()
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+        assert received + await response.rest() == body
+
+
 async def test_a_body_that_is_not_read_is_not_received_without_limit() -> None:
     sent = 0
 

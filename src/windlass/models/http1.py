@@ -104,6 +104,8 @@ class Connection(asyncio.Protocol):
         """Makes the error of a response that failed. An error itself would hold our frames."""
         self._waiter: asyncio.Future[None] | None = None
         self._head_bytes = self._unread = 0
+        self._paused = False
+        """Whether it stopped receiving, because too much is unread."""
         self._heard = 0.0
         """When bytes last arrived, or the request was sent."""
         self._timer: asyncio.TimerHandle | None = None
@@ -208,7 +210,9 @@ class Connection(asyncio.Protocol):
                 self._invalid(f"its headers have more than {MAX_HEAD} bytes")
             return
         self._unread += len(data)
-        if self._unread > MAX_UNREAD and not self.complete and self._transport is not None:
+        if self._unread > MAX_UNREAD and not self.complete and not self._paused:
+            assert self._transport is not None
+            self._paused = True
             self._transport.pause_reading()
         self._wake()
 
@@ -271,9 +275,11 @@ class Connection(asyncio.Protocol):
             waiter.set_result(None)
 
     def _read_all(self) -> None:
-        if self._unread > MAX_UNREAD and self._transport is not None:
-            self._transport.resume_reading()
         self._unread = 0
+        if self._paused:
+            self._paused = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
 
     def _inflated(self, inflate: Callable[[bytes], bytes], data: bytes) -> bytes:
         try:
@@ -298,7 +304,7 @@ class Connection(asyncio.Protocol):
         self._timer = None
         if self.complete:
             return  # the next request starts another timer
-        if self._unread > MAX_UNREAD:  # we do not read: the server is not silent
+        if self._paused:  # we do not read: the server is not silent
             self._heard = self._loop.time()
         left = self._heard + self._read_timeout - self._loop.time()
         if left > 0:
