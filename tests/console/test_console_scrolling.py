@@ -47,6 +47,17 @@ async def stays_in_place(page: Page) -> None:
     assert await page.evaluate(STRAYS) == []
 
 
+async def resize(page: Page, window: ViewportSize) -> None:
+    """Gives the window another size. Chromium lays the page out anew a few pictures later."""
+    if page.viewport_size != window:
+        await page.set_viewport_size(window)
+        await page.wait_for_function(
+            "height => [innerHeight, document.scrollingElement.scrollHeight].every("
+            "each => each === height)",
+            arg=window["height"],
+        )
+
+
 async def send(page: Page, text: str) -> None:
     """Writes a message and presses the button, which waits until the models are known."""
     await page.get_by_role("textbox", name="Message", exact=True).fill(text)
@@ -79,7 +90,7 @@ async def test_a_long_chat_scrolls_inside_the_page(stage_of: StageOf, size: str)
             await ended(page)
         talk = page.locator(".talk")
         for window in sizes:
-            await page.set_viewport_size(window)
+            await resize(page, window)
             assert await talk.evaluate("talk => talk.scrollHeight > 2 * talk.clientHeight")
             for place in (0, 1e6):
                 await talk.evaluate("(talk, place) => talk.scrollTo(0, place)", place)
@@ -108,7 +119,7 @@ async def test_every_other_long_page_scrolls_inside_its_frame(stage_of: StageOf)
             await stage.goto(page, path)
             await expect(page.get_by_role("main").get_by_text(shown).first).to_be_attached()
             for window in sizes:
-                await page.set_viewport_size(window)
+                await resize(page, window)
                 for place in (0, 1e6):
                     await page.locator("main").evaluate("(it, to) => it.scrollTo(0, to)", place)
                     await stays_in_place(page)
