@@ -471,8 +471,9 @@ async def test_the_stream_of_a_run_is_its_body(script: Any, form: Form, max_roun
     read, body = without_nulls(answer.read), without_nulls(answer.body)
     if body["stop_reason"] == "refusal" and b'"tool_use"' in answer.stream:
         # What a refused turn has streamed cannot be taken back; a body does not have its calls.
+        # White space at the end would be a blank block after a call, so the stream leaves it out.
         texts = ["".join(each.get("text", "") for each in form["content"]) for form in (read, body)]
-        assert texts[0] == texts[1]
+        assert texts[0].rstrip() == texts[1].rstrip()
         return
     assert read["content"] == body["content"]
     assert read == body
