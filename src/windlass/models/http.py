@@ -204,7 +204,10 @@ class Http:
 
     async def _refusal(self, response: Response) -> ModelError:
         status, body = response.status, bytearray()
-        headers = {name.decode("latin-1"): text for name, text in _texts(response.headers)}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in response.headers.items()
+        }
         with suppress(HttpError):
             while len(body) < MAX_ERROR_BODY and (piece := await response.read()):
                 body += piece
@@ -216,10 +219,6 @@ class Http:
                 status=status,
             )
         return problem_of(status, headers, bytes(body), self._auth.secrets)
-
-
-def _texts(headers: Mapping[bytes, bytes]) -> list[tuple[bytes, str]]:
-    return [(name, value.decode("latin-1")) for name, value in headers.items()]
 
 
 async def _closed(connections: ConnectionPool) -> None:

@@ -27,7 +27,6 @@ MAX_UNREAD = 2**18
 """A connection with more unread bytes stops receiving until they are read."""
 ADDRESS_DELAY = 0.25
 """How long to wait for one address of a host before the next one is tried, too."""
-NO_BODY = (204, 304)
 Address: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 CODINGS = (b"gzip", b"x-gzip", b"deflate")
 
@@ -75,8 +74,16 @@ class Server(NamedTuple):
     @property
     def authority(self) -> str:
         """The host as in an address, and its port unless that is the scheme's own."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
+        return self._shown_host if self.port == (443 if self.tls else 80) else self.target
+
+    @property
+    def target(self) -> str:
+        """The host as in an address, and its port."""
+        return f"{self._shown_host}:{self.port}"
+
+    @property
+    def _shown_host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
 
 
 class Connection(asyncio.Protocol):
@@ -423,9 +430,7 @@ class ConnectionPool:
         self, transport: asyncio.Transport, connection: Connection, proxy: URL
     ) -> tuple[asyncio.Transport, Connection]:
         """A TLS connection to the server through the proxy."""
-        server = self._server
-        host = f"[{server.host}]" if ":" in server.host else server.host
-        target = f"{host}:{server.port}"
+        server, target = self._server, self._server.target
         lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *credentials(proxy, "Proxy-")]
         try:
             connection.send("\r\n".join([*lines, "", ""]).encode())
