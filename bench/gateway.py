@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import gateway_tools
 import plots
-from gateway_servers import KEY, SCRIPTS, Server, resident_mb, served
+from gateway_servers import KEY, SCRIPTS, WITH_TOOLS, Server, resident_mb, served
 from processes import Worker, python
 from report import Verdict
 from scenarios import MEMORY_GOAL_MB
@@ -168,7 +168,7 @@ def path(who: Contender, what: Scenario) -> str:
 
 def body(who: Contender, what: Scenario) -> str:
     """The client's request. The tools that a gateway runs are its own: the client sends none."""
-    has_tools = not (what.script == "tool" and who.server in ("windlass", "watched"))
+    has_tools = not (what.script in WITH_TOOLS and who.server in ("windlass", "watched"))
     tools = [declared(tool, who.wire) for tool in DECLARED] if has_tools else []
     fields: dict[str, Any] = {"model": model_of(who, what), **asked(who.wire, what.prompt)}
     if tools:

@@ -40,11 +40,12 @@ http {{
   keepalive_requests 100000000;
   client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
   uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  map $content_length $asked {{ ~^..... last; default first; }}
   server {{
     listen 127.0.0.1:{port};
     root {folder};
-    error_page 405 =200 /answer;  # a file answers GET only
-    location / {{ default_type {kind}; try_files /answer =404; }}
+    error_page 405 =200 /$asked;  # a file answers GET only
+    location / {{ default_type {kind}; try_files /$asked =404; }}
   }}
 }}
 """
@@ -54,38 +55,56 @@ wrk.body = [[{body}]]
 wrk.headers["Content-Type"] = "application/json"
 wrk.headers["Authorization"] = "Bearer {key}"
 """
-ANSWER = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": "bench-answer",
-    "choices": [
-        {
-            "index": 0,
-            "message": {"role": "assistant", "content": "It is sunny in Oslo. " * 5},
-            "finish_reason": "stop",
-        }
-    ],
-    "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
-}
+TEXT = "It is sunny in Oslo. " * 5
+USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+
+
+def answer(**message: object) -> str:
+    """A chat completion."""
+    reason = "tool_calls" if "tool_calls" in message else "stop"
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
+    fields = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "bench"}
+    return json.dumps({**fields, "choices": [choice], "usage": USAGE})
 
 
 EVENTS = [
     *({"choices": [{"index": 0, "delta": {"content": f"word {n} "}}]} for n in range(100)),
-    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": ANSWER["usage"]},
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": USAGE},
 ]
 STREAM = "".join(f"data: {json.dumps({'id': 'chatcmpl-1', **event})}\n\n" for event in EVENTS)
+CALL = {"name": "search_notes", "arguments": {"words": "Oslo", "limit": 300}}
+NATIVE_CALL = {
+    "id": "call-1",
+    "type": "function",
+    "function": {**CALL, "arguments": json.dumps(CALL["arguments"])},
+}
+JSON, SSE = "application/json", "text/event-stream"
 
 
 class Case(NamedTuple):
-    scenario: str
+    """What is asked of the gateway, and what the upstream answers.
+
+    A request of 10,000 bytes or more gets `last`, a smaller one `first`.
+    """
+
+    scenario: gateway.Scenario
     kind: str
-    answer: str
+    first: str
+    last: str = ""
 
 
+PROMPT = "My notes of the last days. " * 150  # 4 kB; the result of the tool adds 6 kB
+TOOL = gateway.SCENARIOS["tool"]._replace(prompt=PROMPT)
 CASES = {
-    "one answer": Case("answer", "application/json", json.dumps(ANSWER)),
-    "100 tokens": Case("burst", "text/event-stream", f"{STREAM}data: [DONE]\n\n"),
+    "one answer": Case(gateway.SCENARIOS["answer"], JSON, answer(content=TEXT)),
+    "100 tokens": Case(gateway.SCENARIOS["burst"], SSE, f"{STREAM}data: [DONE]\n\n"),
+    "one tool": Case(TOOL, JSON, answer(tool_calls=[NATIVE_CALL]), answer(content=TEXT)),
+    "one tool, called as text": Case(
+        TOOL._replace(script="text"),
+        JSON,
+        answer(content=f"<tool_call>\n{json.dumps(CALL)}\n</tool_call>"),
+        answer(content=TEXT),
+    ),
 }
 
 
@@ -128,7 +147,7 @@ def compared(title: str, case: Case, quick: bool) -> list[Verdict]:
 def load(case: Case, port: int, seconds: int) -> tuple[int, float]:
     """The number of answered requests, and the time that they took."""
     who = gateway.CONTENDERS["windlass"]
-    body = gateway.body(who, gateway.SCENARIOS[case.scenario])
+    body = gateway.body(who, case.scenario)
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(LUA.format(body=body, key=KEY))
         script.flush()
@@ -146,10 +165,11 @@ def load(case: Case, port: int, seconds: int) -> tuple[int, float]:
 
 @contextmanager
 def fixed_upstream(case: Case) -> Iterator[tuple[str, int]]:
-    """The address and the process of an upstream with one answer, until it is stopped."""
+    """The address and the process of an upstream with fixed answers, until it is stopped."""
     with tempfile.TemporaryDirectory() as folder:
         port, config = free_port(), Path(folder, "nginx.conf")
-        Path(folder, "answer").write_text(case.answer)
+        Path(folder, "first").write_text(case.first)
+        Path(folder, "last").write_text(case.last)
         Path(folder).chmod(0o755)  # for the user of nginx's worker
         config.write_text(NGINX.format(folder=folder, port=port, kind=case.kind))
         with subprocess.Popen(["nginx", "-c", str(config), "-p", folder]) as child:

