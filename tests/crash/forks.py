@@ -9,6 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
+from tests.support.several_processes import children_of
+
 HERE = Path(__file__).parent
 GRACE_SECONDS = 5.0
 """How long after a pause a process may still act on old state."""
@@ -101,6 +103,11 @@ class ForkedProcess:
         pid = await asyncio.shield(self._began)
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, -1))
+
+    async def children(self) -> list[int]:
+        """The processes that it has started."""
+        assert self._began is not None
+        return children_of(await asyncio.shield(self._began))
 
     async def pause(self) -> None:
         """Sends SIGSTOP to a process that can be reached: it keeps its locks and connections."""

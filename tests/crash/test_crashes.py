@@ -22,6 +22,7 @@ from tests.crash.forks import Forks
 from tests.crash.judging import formatted, judged, report
 from tests.crash.pauses import PauseDrill
 from tests.crash.scenarios import model
+from tests.crash.siblings import SiblingDrill
 from tests.support.gateway_process import GatewayProcess
 from tests.support.thoroughness import WHOLE
 
@@ -51,6 +52,12 @@ def paused(
     return PauseDrill(gateways, session, SEED, LONG_SHARE)
 
 
+def with_siblings(
+    gateways: Sequence[GatewayProcess], session: aiohttp.ClientSession, _file: Path
+) -> Drill:
+    return SiblingDrill(gateways, session, SEED)
+
+
 def is_intact(file: Path) -> bool:
     with contextlib.closing(sqlite3.connect(file)) as connection:
         return connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -59,15 +66,18 @@ def is_intact(file: Path) -> bool:
 Drilling: TypeAlias = Callable[[Sequence[GatewayProcess], aiohttp.ClientSession, Path], Drill]
 
 
-async def drilled(home: Path, kills: int, make: Drilling, gateways: int = 1) -> Drill:
+async def drilled(
+    home: Path, kills: int, make: Drilling, gateways: int = 1, processes: int = 1
+) -> Drill:
     """Every run has the right end, and the gateways have logged no errors."""
     print(f"WINDLASS_CRASH_SEED={SEED}")
     file = home / "runs.db"
     async with FakeOpenAI(model) as upstream, Forks(home) as forks, client_session() as session:
-        processes = [
-            GatewayProcess(forks, upstream.base_url, name=f"gateway{n}") for n in range(gateways)
+        started = [
+            GatewayProcess(forks, upstream.base_url, name=f"gateway{n}", processes=processes)
+            for n in range(gateways)
         ]
-        drill = make(processes, session, file)
+        drill = make(started, session, file)
         await drill.crash(kills)
         log = SQLiteLog(file)
         figures, faults = await judged(drill, log, forks.ledgers)
@@ -75,7 +85,7 @@ async def drilled(home: Path, kills: int, make: Drilling, gateways: int = 1) -> 
     print(report(drill, figures))
     assert not faults, faults
     assert is_intact(file)
-    assert not [odd for process in processes for odd in process.tracebacks()]
+    assert not [odd for gateway in started for odd in gateway.tracebacks()]
     return drill
 
 
@@ -99,6 +109,14 @@ async def test_every_run_ends_rightly_however_often_one_of_two_gateways_is_pause
 ) -> None:
     drill = await drilled(tmp_path, KILLS // 3, paused, gateways=2)
     assert drill.pauses
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+@pytest.mark.timeout(300 + 20 * KILLS)
+async def test_every_run_ends_rightly_however_often_one_of_its_processes_is_killed(
+    tmp_path: Path,
+) -> None:
+    await drilled(tmp_path, KILLS // 2, with_siblings, processes=2)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -39,6 +39,7 @@ class GatewayProcess(ForkedProcess):
         name: str = "gateway",
         tools: str = ALL_TOOLS,
         runs: str = IN_A_FILE,
+        processes: int = 1,
     ) -> None:
         """`tools` and `runs` are lines for the configuration of the model and of `[runs]`."""
         port = free_port()
@@ -47,5 +48,6 @@ class GatewayProcess(ForkedProcess):
             CONFIG.format(port=port, base_url=base_url, tools=tools, runs=runs, modules=TOOLS)
         )
         arguments = ["serve", "--config", str(config), "--log-format", "json"]
+        arguments += ["--processes", str(processes)]
         super().__init__(forks, name, arguments, b"Windlass listens on ")
         self.url = f"http://127.0.0.1:{port}"

@@ -71,9 +71,7 @@ class Gateway:
 
     @property
     def children(self) -> list[int]:
-        pid = self.process.pid
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-        return [int(word) for word in text.split()]
+        return children_of(self.process.pid)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """The exit code after this signal."""
@@ -93,6 +91,12 @@ class Gateway:
             self.process.kill()
         self.process.wait()
         self._reader.join()
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that this one has started."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
 
 
 @contextmanager

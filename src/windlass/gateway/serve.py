@@ -63,15 +63,16 @@ class GatewayServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Opens the gateway here, because uvicorn would log a failure with its traceback."""
+        member = self.gateway.member
+        if member is not None:  # its supervisor may exit, or let it leave, before it is ready
+            member.on_drain, member.on_lost = self.hand_over, self._exit
         try:
             await self.gateway.open()
         except BaseException:
             await self.gateway.aclose()
             raise
         await super().startup(sockets)
-        member = self.gateway.member
         if member is not None:
-            member.on_drain, member.on_lost = self.hand_over, self._exit
             member.ready()
         self.on_listening()
 

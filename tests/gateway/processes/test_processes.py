@@ -1,5 +1,6 @@
 """A gateway with several processes: one port, one set of limits and runs, and no lost run."""
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -14,6 +15,7 @@ import pytest
 from tests.support.several_processes import (
     KEY,
     QUESTION,
+    Gateway,
     eventually,
     fresh_client,
     get,
@@ -195,6 +197,20 @@ def test_processes_exit_when_their_supervisor_is_killed(tmp_path: Path) -> None:
         children = gateway.children
         gateway.process.kill()
         eventually(lambda: not any(map(is_running, children)), "the processes exit")
+
+
+def test_a_process_exits_when_its_supervisor_is_killed_while_it_starts(tmp_path: Path) -> None:
+    write_config(tmp_path, "http://127.0.0.1:1/v1")
+    gateway = Gateway(tmp_path, 2)
+    eventually(lambda: bool(gateway.children), "the first process starts")
+    [child] = gateway.children
+    gateway.process.kill()
+    try:
+        eventually(lambda: not is_running(child), "the process exits")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        gateway.kill()
 
 
 def is_running(pid: int) -> bool:
