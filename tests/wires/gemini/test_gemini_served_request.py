@@ -6,6 +6,7 @@ import json
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 from google.genai import types
 from hypothesis import given
@@ -31,7 +32,7 @@ from windlass.wires.errors import InvalidRequest
 from windlass.wires.gemini.messages import PLACEHOLDER_SIGNATURE
 from windlass.wires.gemini.read_request import read_request
 from windlass.wires.gemini.signatures import Token, decode_token, encode_token
-from windlass.wires.gemini.write_events import Form, form_from
+from windlass.wires.gemini.write_events import Form
 
 LIMITS = RequestLimits()
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}
@@ -393,8 +394,8 @@ def test_thinking_is_an_effort_and_stays_exact_for_google(
 
 def test_thoughts_are_shown_if_the_client_asks_for_them() -> None:
     asked = read(generationConfig={"thinkingConfig": {"includeThoughts": True}})
-    assert form_from(asked.answer) == Form(thoughts=True)
-    assert form_from(read().answer) == Form(thoughts=False)
+    assert msgspec.convert(asked.answer, Form) == Form(thoughts=True)
+    assert msgspec.convert(read().answer, Form) == Form(thoughts=False)
 
 
 @pytest.mark.parametrize(
@@ -411,7 +412,7 @@ def test_the_format_of_the_answer(config: Any, schema: Any) -> None:
     request = read(generationConfig=config)
     expected = {"type": schema} if isinstance(schema, str) else schema
     assert request.settings.response_schema == expected
-    assert form_from(request.answer).all_text == (schema is None)
+    assert msgspec.convert(request.answer, Form).all_text == (schema is None)
 
 
 def test_what_only_google_knows_goes_to_its_models_unchanged() -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import anthropic
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,8 +52,6 @@ from windlass.wires.messages.write_events import (
     MessageEncoder,
     error_body,
     error_event,
-    form_fields,
-    form_from,
     message,
 )
 
@@ -428,10 +427,11 @@ def test_a_prompt_that_is_too_long_reports_it_in_the_words_that_claude_code_know
 
 def test_a_form_is_stored_with_its_run() -> None:
     answer = {"server_tools": True, "thoughts": "signature"}
-    assert form_from(answer) == Form(True, "signature", True)
-    assert form_fields(form_from(answer)) == answer
-    assert form_from({"all_text": False}).all_text is False
-    assert form_fields(Form()) == {}
+    form = Form(True, "signature", True)
+    assert msgspec.convert(answer, Form) == form
+    assert msgspec.to_builtins(form) == answer
+    assert msgspec.convert({"all_text": False}, Form).all_text is False
+    assert msgspec.to_builtins(Form()) == {}
 
 
 texts = st.sampled_from(["", " ", "\n", "Hi.", "two words", "ü €", "  lead", "trail  "])

@@ -16,7 +16,7 @@ from windlass.request import PartPlace, RequestLimits, RunRequest
 from windlass.testing.anthropic_rules import check_messages_request
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.messages.read_request import betas_of, read_request
-from windlass.wires.messages.write_events import Form, form_from
+from windlass.wires.messages.write_events import Form
 from windlass.wires.messages.write_request import RequestEncoder
 
 TOOL = {
@@ -44,7 +44,7 @@ def test_the_least_request() -> None:
     assert request.settings == Settings(max_tokens=100)
     assert request.tool_choice == AUTO
     assert request.tools.read(b"", LIMITS) == ()
-    assert form_from(request.answer) == Form()
+    assert msgspec.convert(request.answer, Form) == Form()
     assert request.size > 0
 
 
@@ -82,7 +82,7 @@ def test_thinking_is_an_effort_for_any_model_and_unchanged_for_claude(
 
 def test_what_the_client_sees_of_thoughts() -> None:
     def thoughts(**thinking: Any) -> str:
-        return form_from(read(thinking=thinking).answer).thoughts
+        return msgspec.convert(read(thinking=thinking).answer, Form).thoughts
 
     assert thoughts(type="adaptive") == "full"
     assert thoughts(type="adaptive", display="omitted") == "signature"
@@ -90,8 +90,8 @@ def test_what_the_client_sees_of_thoughts() -> None:
 
 
 def test_server_tools_are_shown_to_clients_with_the_connector_s_beta() -> None:
-    assert form_from(read(("mcp-client-2025-11-20",)).answer).server_tools
-    assert not form_from(read(("claude-code-20250219",)).answer).server_tools
+    assert msgspec.convert(read(("mcp-client-2025-11-20",)).answer, Form).server_tools
+    assert not msgspec.convert(read(("claude-code-20250219",)).answer, Form).server_tools
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -107,12 +107,12 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 def test_a_structured_answer_has_only_the_last_round_s_text(fields: Any) -> None:
     request = read(**fields)
     assert request.settings.response_schema == SCHEMA
-    assert form_from(request.answer).all_text is False
+    assert msgspec.convert(request.answer, Form).all_text is False
 
 
 def test_the_gateway_may_leave_out_the_text_of_earlier_rounds() -> None:
     request = read_request(msgspec.json.encode(LEAST), LIMITS, "omit")
-    assert form_from(request.answer).all_text is False
+    assert msgspec.convert(request.answer, Form).all_text is False
 
 
 @pytest.mark.parametrize(

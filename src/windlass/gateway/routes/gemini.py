@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -51,9 +52,9 @@ from windlass.wires.gemini.types import (
 from windlass.wires.gemini.write_events import (
     AnswerHead,
     ChunkEncoder,
+    Form,
     answer_body,
     error_body,
-    form_from,
 )
 
 MODELS = "/v1beta/models"
@@ -194,7 +195,7 @@ class GeminiAnswer:
         self._sse = sse
 
     def whole(self, run: GatewayRun) -> bytes:
-        form = form_from(run.origin.answer)
+        form = msgspec.convert(run.origin.answer, Form)
         return answer_body(
             _head(run), run.reply.without_rejected(), run.plan.tools, run.call_ids, form
         )
@@ -203,7 +204,7 @@ class GeminiAnswer:
         """Does nothing: approvals are made on another connection."""
 
     def stream(self, run: GatewayRun) -> ChunkEncoder:
-        form = form_from(run.origin.answer)
+        form = msgspec.convert(run.origin.answer, Form)
         return ChunkEncoder(_head(run), run.plan.tools, run.call_ids, form, sse=self._sse)
 
 

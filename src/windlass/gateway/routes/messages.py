@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Iterable
 
+import msgspec
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
@@ -39,11 +40,11 @@ from windlass.wires.messages.types import (
 )
 from windlass.wires.messages.write_events import (
     PING,
+    Form,
     MessageEncoder,
     MessageHead,
     error_body,
     error_event,
-    form_from,
     message,
 )
 
@@ -116,14 +117,14 @@ class MessageAnswer:
     """Writes the answer of a run as a message, or as its events."""
 
     def whole(self, run: GatewayRun) -> bytes:
-        form = form_from(run.origin.answer)
+        form = msgspec.convert(run.origin.answer, Form)
         return message(_head(run), run.reply.without_rejected(), run.plan.tools, run.call_ids, form)
 
     def on_pause(self, run: GatewayRun, pause: Callable[[], None]) -> None:
         """Does nothing: approvals are made on another connection."""
 
     def stream(self, run: GatewayRun) -> "MessageStream":
-        form = form_from(run.origin.answer)
+        form = msgspec.convert(run.origin.answer, Form)
         return MessageStream(MessageEncoder(_head(run), run.plan.tools, run.call_ids, form))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from windlass.events import Phase, RunEvent, StopReason
@@ -20,7 +21,6 @@ from windlass.wires.chat.write_events import (
     CompletionHead,
     Form,
     completion_fields,
-    form_from,
 )
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
@@ -47,7 +47,7 @@ def head_of(record: RunRecord) -> CompletionHead:
 
 def form_of(origin: Origin) -> Form:
     """The form of the run's answer as a chat completion, which its request may have chosen."""
-    return form_from(origin.answer) if origin.wire == WIRE else DEFAULT_FORM
+    return msgspec.convert(origin.answer, Form) if origin.wire == WIRE else DEFAULT_FORM
 
 
 def run_fields(state: RunState) -> JsonObject:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from windlass.content import (
@@ -21,7 +22,7 @@ from windlass.request import ClientTools, PartKind, PartPlace, RequestLimits, Ru
 from windlass.tool import InvalidSchema, Tool, as_tools
 from windlass.wires.body import Fields, decoded, fields_of
 from windlass.wires.chat.messages import PROVIDER, decode_messages
-from windlass.wires.chat.write_events import Form, form_fields
+from windlass.wires.chat.write_events import Form
 from windlass.wires.chat.write_request import LimitName
 from windlass.wires.client_tools import check_expanded_size, invalid_tool
 from windlass.wires.errors import InvalidRequest
@@ -167,7 +168,7 @@ def read_request(
         chat=_chat(fields),
         replaces=_replaces(fields),
         parts=parts,
-        answer=form_fields(form),
+        answer=msgspec.to_builtins(form),
         size=len(body),
     )
 

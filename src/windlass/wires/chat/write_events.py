@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from windlass.content import AnyPart, FunctionCall, InlineData, Message, Opaque, Usage
@@ -82,16 +81,6 @@ class Form(Struct, frozen=True, omit_defaults=True):
 
 
 DEFAULT_FORM = Form()
-
-
-def form_fields(form: Form) -> JsonObject:
-    """The form as the `answer` of a `RunRequest`."""
-    return {} if form == DEFAULT_FORM else msgspec.to_builtins(form)
-
-
-def form_from(answer: JsonObject) -> Form:
-    """Reads the `answer` of a `RunRequest`."""
-    return msgspec.convert(answer, Form) if answer else DEFAULT_FORM
 
 
 def completion(

@@ -5,6 +5,8 @@ Google's service accepts every name in camel case and in snake case, and so does
 
 from typing import Any, Literal, TypeAlias, TypeVar
 
+import msgspec
+
 from windlass.model import Settings
 from windlass.request import ClientTools, RequestLimits, RunRequest
 from windlass.tool.declarations import InvalidSchema, normalised_parameters
@@ -14,7 +16,7 @@ from windlass.wires.fields import JsonObject, as_list, as_object, as_text, rest
 from windlass.wires.gemini.conversation import read_contents, read_instruction
 from windlass.wires.gemini.messages import as_items, camel_key, camel_keys
 from windlass.wires.gemini.tools import read_tool_choice, read_tools
-from windlass.wires.gemini.write_events import Form, form_fields
+from windlass.wires.gemini.write_events import Form
 from windlass.wires.gemini.write_request import THINKING_BUDGETS
 
 WIRE = "gemini"
@@ -103,7 +105,7 @@ def read_request(
         extra=_extra(fields, config),
         live=live,
         parts=conversation.parts,
-        answer=form_fields(form),
+        answer=msgspec.to_builtins(form),
         size=len(body),
     )
 

@@ -7,7 +7,6 @@ it asked for them) and the text of all rounds, and the calls of its own tools at
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from windlass.content import (
@@ -79,16 +78,6 @@ class Form(Struct, frozen=True, omit_defaults=True):
 
 
 DEFAULT_FORM = Form()
-
-
-def form_fields(form: Form) -> JsonObject:
-    """The form as the `answer` of a `RunRequest`."""
-    return {} if form == DEFAULT_FORM else msgspec.to_builtins(form)
-
-
-def form_from(answer: JsonObject) -> Form:
-    """Reads the `answer` of a `RunRequest`."""
-    return msgspec.convert(answer, Form) if answer else DEFAULT_FORM
 
 
 # Parts, in the order that both forms have.

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from windlass.content import FunctionDeclaration, Message
 from windlass.errors import ConfigError
 from windlass.model import AUTO, NONE, Settings, ToolChoice
@@ -20,7 +22,7 @@ from windlass.wires.client_tools import check_expanded_size, invalid_tool
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 from windlass.wires.messages.messages import decode_messages
-from windlass.wires.messages.write_events import NO_THREADS, Form, ShownThoughts, form_fields
+from windlass.wires.messages.write_events import NO_THREADS, Form, ShownThoughts
 from windlass.wires.messages.write_request import BETAS, BUDGETS
 
 log = logging.getLogger("windlass.wires")
@@ -100,7 +102,7 @@ def read_request(
         extra={name: value for name, value in extra.items() if value is not None},
         live=fields.value("stream", bool) or False,
         parts=parts,
-        answer=form_fields(_form(fields, betas, earlier_text)),
+        answer=msgspec.to_builtins(_form(fields, betas, earlier_text)),
         size=len(body),
     )
 
