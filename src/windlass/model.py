@@ -191,6 +191,24 @@ class Model(Protocol):
         ...
 
 
+class ModelWrapper:
+    """The base of models that wrap another: `stream` is theirs, and the rest is the other's."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def __getattr__(self, name: str) -> Any:
+        """The model's other attributes, such as its preferred way to call functions."""
+        return getattr(self._model, name)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
 @runtime_checkable
 class Toolset(Protocol):
     """A source of tools: a registry, an MCP server, a remote session."""

@@ -28,7 +28,15 @@ from windlass.events import (
     TurnEnded,
 )
 from windlass.jsontext import LARGE, compact_json, offloaded
-from windlass.model import NONE, Model, ModelRequest, ToolChoice, all_functions, callable_functions
+from windlass.model import (
+    NONE,
+    Model,
+    ModelRequest,
+    ModelWrapper,
+    ToolChoice,
+    all_functions,
+    callable_functions,
+)
 from windlass.output.spec import VALUE, OutputSpec, in_object, strict_schema
 from windlass.settings import Mode
 
@@ -92,7 +100,7 @@ class OutputMethods:
         self._refused[method] = self._clock() + _MEMORY_SECONDS
 
 
-class OutputModel:
+class OutputModel(ModelWrapper):
     """Asks for a JSON value that matches the schema of `spec`.
 
     If the model's service refuses a method, the next one is tried. The method never changes after
@@ -100,34 +108,20 @@ class OutputModel:
     """
 
     def __init__(self, model: Model, spec: OutputSpec, methods: OutputMethods) -> None:
-        self._model, self._spec, self._methods = model, spec, methods
-
-    def __getattr__(self, name: str) -> Any:
-        """The model's other attributes, such as its preferred way to call functions."""
-        return getattr(self._model, name)
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def mode(self) -> Mode:
-        return mode_of(self._model)
+        super().__init__(model)
+        self._spec, self._methods = spec, methods
 
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         return aclosing(self._events(request))
 
-    async def aclose(self) -> None:
-        await self._model.aclose()
-
     def __repr__(self) -> str:
         return f"OutputModel({self._model!r})"
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         has_tools = bool(all_functions(request))
-        methods = self._methods.of(self._spec, self.mode, has_tools=has_tools)
+        methods = self._methods.of(self._spec, mode_of(self._model), has_tools=has_tools)
         for place, method in enumerate(methods):
             asked, reader = self._asked(request, method)
             yielded = False

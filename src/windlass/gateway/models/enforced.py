@@ -3,16 +3,14 @@
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Any
 
 from windlass.emulation.mode import mode_of
 from windlass.errors import ModelError, NativeModeUnavailable
 from windlass.events import ModelEvent, ToolCallStarted, TurnEnded
-from windlass.model import Model, ModelRequest, warmed
-from windlass.settings import Mode
+from windlass.model import Model, ModelRequest, ModelWrapper, warmed
 
 
-class EnforcedModel:
+class EnforcedModel(ModelWrapper):
     """Drops the calls that the request forbids, since not every service obeys the request.
 
     `tool_choice` may forbid all calls or allow only named tools; `parallel_tool_calls: false`
@@ -20,19 +18,8 @@ class EnforcedModel:
     """
 
     def __init__(self, model: Model, *, insists: bool = False) -> None:
-        self._model, self._insists = model, insists
-
-    def __getattr__(self, name: str) -> Any:
-        """The model's other attributes, such as its preferred way to call functions."""
-        return getattr(self._model, name)
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def mode(self) -> Mode:
-        return mode_of(self._model)
+        super().__init__(model)
+        self._insists = insists
 
     def stream(
         self, request: ModelRequest
@@ -66,7 +53,12 @@ class EnforcedModel:
                     continue
                 delayed.append(event)
                 # An emulated turn that must have a call emits nothing before that call.
-                if calls or not required or self.mode != "emulated" or type(event) is TurnEnded:
+                if (
+                    calls
+                    or not required
+                    or mode_of(self._model) != "emulated"
+                    or type(event) is TurnEnded
+                ):
                     for each in delayed:
                         yield each
                     delayed.clear()
@@ -75,7 +67,7 @@ class EnforcedModel:
         """Raises `ModelError`, unless the turn ended early and could not have a call."""
         if end.finish not in ("stop", "tool_calls", "other"):
             return
-        if self.mode == "native":
+        if mode_of(self._model) == "native":
             problem: ModelError = NativeModeUnavailable(
                 "the model called no tool, but tool_choice requires a call"
             )
@@ -92,6 +84,3 @@ class EnforcedModel:
 
     async def warm(self, request: ModelRequest) -> None:
         await warmed(self._model, request)
-
-    async def aclose(self) -> None:
-        await self._model.aclose()

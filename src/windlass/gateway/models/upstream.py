@@ -4,12 +4,11 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any
 
 from windlass.errors import ModelError, StorageError, WindlassError
 from windlass.events import ModelEvent
 from windlass.gateway.http.errors import problem_of
-from windlass.model import Model, ModelRequest
+from windlass.model import Model, ModelRequest, ModelWrapper
 
 log = logging.getLogger("windlass.gateway")
 
@@ -27,27 +26,17 @@ def failure_text(run_id: str, error: BaseException) -> str:
     return problem_of(error).message
 
 
-class Upstream:
+class Upstream(ModelWrapper):
     """Logs addresses in errors; clients and the run's log get the model's name instead."""
 
     def __init__(self, model: Model, served_name: str) -> None:
-        self._model, self._served_name = model, served_name
-
-    def __getattr__(self, name: str) -> Any:
-        """The model's other attributes, such as its preferred way to call functions."""
-        return getattr(self._model, name)
-
-    @property
-    def name(self) -> str:
-        return self._model.name
+        super().__init__(model)
+        self._served_name = served_name
 
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         return _Turn(self._model.stream(request), self._served_name)
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
 
 
 class _Turn:
