@@ -144,6 +144,7 @@ def checked(stream: bytes) -> dict[str, Any]:
             state.handle_event(OFFICIAL[event["type"]].model_validate(event))
         check_specified(event)
     check_order(events)
+    check_deltas(events)
     return events[-1]["response"]
 
 
@@ -166,6 +167,20 @@ def check_order(events: list[dict[str, Any]]) -> None:
     done = [e["output_index"] for e in events if e["type"] == "response.output_item.done"]
     assert added == list(range(len(added)))
     assert sorted(done) == added
+
+
+def check_deltas(events: list[dict[str, Any]]) -> None:
+    """The deltas of a text or of arguments make up the whole that follows them."""
+    said: dict[tuple[Any, ...], str] = {}
+    for event in events:
+        kind, _, step = event["type"].rpartition(".")
+        place = (kind, event.get("output_index"), event.get("content_index"))
+        if step == "delta":
+            said[place] = said.get(place, "") + event["delta"]
+        elif step == "done":
+            wholes = [event[name] for name in ("text", "arguments", "input") if name in event]
+            assert [said.pop(place, "")] == wholes or not wholes
+    assert not said, "a text without an end"
 
 
 def check_body(body: bytes) -> dict[str, Any]:
