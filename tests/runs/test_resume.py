@@ -27,7 +27,7 @@ from windlass.loop.approval import Approvals
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
-from windlass.loop.policy import Policy
+from windlass.loop.policy import EMPTY_ANSWER, Policy
 from windlass.model import ToolChoice
 from windlass.runs.event_log import MemoryLog
 from windlass.runs.persisted_log import Batch, StoredLog
@@ -159,6 +159,19 @@ async def test_a_run_interrupted_after_any_event_ends_with_the_same_answer() -> 
         after = list(run.log.recorded())
         assert after[:kept] == events[:kept]
         assert [event.seq for event in after] == list(range(1, len(after) + 1))
+        assert History(after).reply() == run.reply
+
+
+async def test_a_run_without_a_last_answer_says_so_once_wherever_it_was_interrupted() -> None:
+    script = [call("pay", amount=1), say("")]
+    events, whole = await whole_run(script, max_rounds=1)
+    assert (whole.reply.text, whole.stop_reason) == (EMPTY_ANSWER, "max_rounds")
+    for kept in range(1, len(events)):
+        run = await resumed(events[:kept], Ledger(on_interrupt="retry"), script, max_rounds=1)
+        assert run.reply.text == EMPTY_ANSWER
+        after = list(run.log.recorded())
+        texts = [event.text for event in after if isinstance(event, TextDelta) and event.text]
+        assert texts == [EMPTY_ANSWER], kept
         assert History(after).reply() == run.reply
 
 

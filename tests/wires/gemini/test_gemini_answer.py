@@ -20,6 +20,7 @@ from windlass.events import (
     ToolCallDelta,
     ToolCallEnded,
     ToolCallStarted,
+    TurnEnded,
 )
 from windlass.wires.gemini.read_events import FINISH, AnswerDecoder, path_steps
 from windlass.wires.sse import SseDecoder
@@ -227,6 +228,20 @@ def test_an_error_in_the_answer_is_raised(listed: bool) -> None:
     assert raised.value.status == 503
     assert raised.value.retryable
     assert "key-123" not in raised.value.message
+
+
+def test_log_probabilities_are_read_with_their_alternatives() -> None:
+    result = {
+        "chosenCandidates": [{"token": "H\u00e9", "logProbability": -0.5}, {"token": "!"}],
+        "topCandidates": [{"candidates": [{"token": "Ha", "logProbability": -2.0}]}],
+    }
+    body = chunk({"text": "H\u00e9!"}, finish="STOP", candidate={"logprobsResult": result})
+    ends = [event for event in from_body(body) if isinstance(event, TextDelta | TurnEnded)]
+    [logprobs] = [event.logprobs for event in ends if event.logprobs]
+    other = {"token": "Ha", "logprob": -2.0, "bytes": [72, 97]}
+    first = {"token": "H\u00e9", "logprob": -0.5, "bytes": [72, 195, 169], "top_logprobs": [other]}
+    last = {"token": "!", "logprob": 0.0, "bytes": [33], "top_logprobs": []}
+    assert logprobs == {"content": [first, last]}
 
 
 def test_half_a_character_does_not_break_the_turn() -> None:

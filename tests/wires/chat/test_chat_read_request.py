@@ -1,12 +1,12 @@
-"""Tools in a request: schemas whose references expand to very many are refused."""
+"""What a chat completion request asks, and what is refused."""
 
 import json
 from typing import Any
 
 import pytest
 
-from windlass.request import RequestLimits
-from windlass.wires.chat.read_request import read_tools
+from windlass.request import RequestLimits, RunRequest
+from windlass.wires.chat.read_request import read_request, read_tools
 from windlass.wires.errors import InvalidRequest
 
 
@@ -33,3 +33,22 @@ def test_references_that_expand_to_very_many_schemas_are_refused(keyword: str) -
     assert len(read_tools(tools_with(keyword, 5), RequestLimits())) == 1
     with pytest.raises(InvalidRequest, match="expand to more than 20000 schemas"):
         read_tools(tools_with(keyword, 30), RequestLimits())
+
+
+def read(**fields: Any) -> RunRequest:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
+    return read_request(json.dumps(body).encode(), RequestLimits())
+
+
+@pytest.mark.parametrize(
+    ("given", "stop"),
+    [("END", ("END",)), (["END", "STOP"], ("END", "STOP")), ([], None), (None, None)],
+)
+def test_stop_is_a_text_or_a_list_of_texts(given: Any, stop: tuple[str, ...] | None) -> None:
+    assert read(stop=given).settings.stop == stop
+
+
+@pytest.mark.parametrize("given", [1, [1], {"text": "END"}])
+def test_any_other_stop_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidRequest, match="stop: must be a string or a list of strings"):
+        read(stop=given)
