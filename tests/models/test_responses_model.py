@@ -228,6 +228,13 @@ async def test_how_a_turn_ends(step: Turn, finish: str, detail: str, live: bool)
         assert ended.message_extra == {"responses": {"refusal": "I cannot."}}
 
 
+def test_a_refusal_goes_back_as_one() -> None:
+    refused = Message("assistant", (), {"responses": {"refusal": "I cannot."}})
+    [_, item, _] = sent(ModelRequest((*HELLO.messages, refused, Message.user("Why?"))))["input"]
+    assert item["role"] == "assistant"
+    assert item["content"] == [{"type": "refusal", "refusal": "I cannot."}]
+
+
 async def test_an_error_within_the_stream_is_raised() -> None:
     step = interrupt("Half an answer", after=1, error=refuse(500, "It broke."))
     async with FakeResponses([step]) as fake:
