@@ -372,6 +372,25 @@ def test_a_call_that_the_server_ran_belongs_to_the_turn_of_the_calls_around_it()
     ]
 
 
+@pytest.mark.parametrize(
+    ("output_id", "turns"),
+    [
+        ({}, [["c1", "c2"], ["c3"]]),
+        ({"id": item_id("function_call_output", response_id(RUN), 0)}, [["c1", "c2", "c3"]]),
+    ],
+    ids=["of the client", "of the server"],
+)
+def test_a_result_of_the_client_ends_its_turn_and_one_of_the_server_does_not(
+    output_id: dict[str, str], turns: list[list[str]]
+) -> None:
+    def output(call_id: str) -> dict[str, Any]:
+        return {"type": "function_call_output", "call_id": call_id, "output": call_id}
+
+    c2, c3 = ({**CALL, "call_id": each} for each in ("c2", "c3"))
+    found = messages(CALL, c2, {**output("c1"), **output_id}, c3, output("c2"), output("c3"))
+    assert [[call.id for call in message.calls] for message in found if message.calls] == turns
+
+
 def test_calls_that_the_server_ran_are_read_as_calls_and_results() -> None:
     ran: dict[str, Any] = {"type": "mcp_call", "id": "mcp_1", "server_label": "sky"}
     ran |= {"name": "weather", "arguments": '{"city":"Rome"}', "output": "22"}

@@ -30,6 +30,7 @@ from windlass.wires.errors import Problem
 from windlass.wires.openai_errors import error_body, error_fields
 from windlass.wires.responses.item_ids import approval_id, place_of, response_of_item
 from windlass.wires.responses.output import OutputForm, ServerName, ToolListing, payloads
+from windlass.wires.responses.pauses import split_at_pause
 from windlass.wires.responses.response import error_frame, item_page
 from windlass.wires.responses.write_events import ResponseEncoder
 
@@ -241,7 +242,11 @@ async def test_a_call_that_waits_for_approval_ends_the_response() -> None:
     )
     until = next(n for n, e in enumerate(events) if type(e).__name__ == "ApprovalRequested")
     asking: Any = events[until]
-    stream = streamed(events[: until + 1], asked, [send_mail])
+    before, paused, is_paused = split_at_pause(events, offered(asked, [send_mail]), after=0)
+    assert (before, paused, is_paused) == ([], events[: until + 1], True)
+    later = split_at_pause(events, offered(asked, [send_mail]), after=until + 1)
+    assert later == (paused, events[until + 1 :], False)
+    stream = streamed(paused, asked, [send_mail])
     response = checked(stream)
     (item,) = response["output"]
     assert response["status"] == "completed"
