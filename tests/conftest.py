@@ -137,6 +137,13 @@ def stage() -> Iterator[Any]:
         yield stage
 
 
+@pytest.fixture(scope="module")
+def page_stage(stage: Any) -> Iterator[Any]:
+    """The same for the tests of one file, after which its pages are empty."""
+    yield stage
+    stage.rest()
+
+
 @pytest.fixture
 def model_of(calling: str, request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     """A model that plays a script: in process, in plain text, on a page, or over a wire."""
@@ -146,7 +153,7 @@ def model_of(calling: str, request: pytest.FixtureRequest) -> Callable[[Any], An
         case "emulated":
             return PlainTextModel
         case "page":
-            return request.getfixturevalue("stage").play
+            return request.getfixturevalue("page_stage").play
         case _:
             return request.getfixturevalue("wire_stages")(calling).play
 

@@ -268,14 +268,11 @@ IN_BOTH_MODES = (
 
 SAMPLED = {
     ("escapes", "native"),
-    ("messages", "native"),
     ("levels", "native"),
     ("a wide schema", "emulated"),
     ("a result of brackets", "emulated"),
     ("braces at once", "blocking"),
     ("calls", "streamed"),
-    ("an argument of many values", "streamed"),
-    ("a result of rows", "blocking"),
     ("a result of rows", "in memory"),
     ("a long answer", "in a log"),
 }

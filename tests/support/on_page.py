@@ -122,6 +122,16 @@ class Stage:
         self._thread.run(self.model.aclose())
         self.fake.close()
 
+    def rest(self) -> None:
+        """Empties the pages after the tests of a file: a page with a chat is drawn ten times per
+        second, because its timer changes."""
+        self._thread.run(self._rested())
+
+    async def _rested(self) -> None:
+        await self.model.aclose()
+        await self._thread.chromium.empty()
+        self.model = await self._made()
+
     async def _made(self) -> AIStudioModel:
         return model_in(self._thread.chromium, self.fake.url, patience=QUICK, attempts=1, pages=2)
 

@@ -16,7 +16,7 @@ import pytest
 from openai import OpenAI
 from tests.models.aistudio.test_aistudio_faults import out_of_patience_once_asked
 from tests.support.asgi import post
-from tests.support.browsing import CHROMIUM, FLAGS
+from tests.support.browsing import HEADLESS, LEAN
 from tests.support.serving import Serving
 
 from windlass.gateway import GatewayConfig, create_app
@@ -106,7 +106,7 @@ class Studio:
         self._stack.enter_context(fake)
         return AIStudioModel(
             "gemini-2.5-flash",
-            config=BrowserConfig(fake.url, profile, CHROMIUM, pages=1, arguments=FLAGS),
+            config=BrowserConfig(fake.url, profile, HEADLESS, pages=1, arguments=LEAN),
             settings=FunctionCallingSettings(ui_timeout_ms=3000, native_retry_count=1),
             patience=Patience(quiet=0.05, late_call=late_call),
             retry=Retry(attempts=1),

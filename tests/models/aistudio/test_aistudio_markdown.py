@@ -32,6 +32,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.whole("the next test, whose answer contains all of them")
 @pytest.mark.parametrize("name", ANSWERS)
 async def test_rendered_markdown_comes_back_as_it_was_written(
     model_on: MakeModel, name: str

@@ -24,7 +24,7 @@ from windlass.testing.aistudio import FakeAIStudio
 
 pytestmark = IN_ONE_BROWSER
 
-CALLS = 19 if WHOLE else 7
+CALLS = 19 if WHOLE else 4
 
 
 async def test_an_agent_s_run_of_many_turns_sets_its_tools_up_once(model_on: MakeModel) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.toolsets.mcp.serving import PREFIX, appearing
 
 import windlass
-from windlass import Approval, AsyncClient, FunctionCall, Message, Reply
+from windlass import Approval, AsyncClient, FunctionCall, Message, Reply, ToolRunProgress
 from windlass.testing import ScriptedModel, call
 from windlass.toolsets.mcp.sampling import Sampled
 from windlass.toolsets.mcp.toolset import McpToolset
@@ -172,6 +172,22 @@ async def test_two_runs_at_once_are_asked_their_own_questions(
         )
     else:
         assert said == [f"2 seats for {name}" for name in names]
+
+
+async def test_a_stopped_run_cancels_the_call_at_the_server(
+    sample: McpToolset, directory: Path
+) -> None:
+    """The last test of each server: the server may still ask for the cancelled call."""
+    for told in ("waiting", "cancelled"):
+        (directory / told).unlink(missing_ok=True)
+    async with AsyncClient(ScriptedModel([call(f"{PREFIX}waits", reports=1), "done"])) as client:
+        run = await client.start("go", tools=[sample])
+        async for event in run.events():
+            if isinstance(event, ToolRunProgress):
+                break
+        await run.stop()
+    assert await asyncio.to_thread(appearing, directory / "cancelled")
+    assert "effect unknown" in (run.reply.results[0].error or "")
 
 
 @pytest.fixture
