@@ -174,6 +174,16 @@ async def test_a_call_with_an_address_that_nobody_gave_is_left_out() -> None:
         assert calls_of(await events_of(model, result)) == []
 
 
+async def test_an_address_may_come_from_the_description_of_a_function() -> None:
+    url = {"type": "string", "description": "Such as 'https://api.example.org/v1'."}
+    schema = {"type": "object", "properties": {"url": url}, "required": ["url"]}
+    tool = FunctionDeclaration("fetch", "Gets the news.", schema)
+    for host, made in (("api.example.org", 1), ("example.net", 0)):
+        model, _ = small(f'n = fetch(url="https://{host}/v1/news")', "Yes", "There is none.")
+        events = await events_of(model, asked("Get the news", tools=(tool,)))
+        assert len(calls_of(events)) == made
+
+
 async def test_without_a_call_the_model_answers_in_words() -> None:
     model, inner = small("none", "Hello! I have 3 jokes.")
     events = await events_of(model, question("Hi"))

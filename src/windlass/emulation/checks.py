@@ -78,7 +78,8 @@ _WANTED_UNIT = re.compile(r"\b(?:in|into|to|as) (?:degrees )?([a-z]+(?:/[a-z]+)?
 _NUMBER_AND_UNIT = re.compile(
     r"\d\s*(?:degrees?\s|\N{DEGREE SIGN})?\s*([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE
 )
-_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|https?://[^\s\"']+")
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|(?<=://)[^\s\"'/?#]+")
+"""An e-mail address, or the host of an URL."""
 _REFERS = re.compile(r"\b(it|that|them|these|this|those)\b", re.IGNORECASE)
 _BEHAVIOUR = re.compile(
     r"\b(you|your|answer|reply|respond|write|speak|sentences?|polite|friendly)\b", re.IGNORECASE
@@ -533,11 +534,13 @@ class _Task:
         return not known and is_made_up(value, self.said)
 
     def has_addresses(self, text: str) -> bool:
-        """Whether all addresses of the text are in the conversation or in a result."""
+        """Whether all addresses of the text are in the conversation, in a result, or in the
+        description of a function."""
         if not (addresses := _ADDRESS.findall(text)):
             return True
         results = compact_json([each.output for each in self.made()])
-        texts = (*(each.text for each in self.request.messages), self.asked.facts, results)
+        described = [each.definition() for each in self.functions]
+        texts = (self.said, self.asked.facts, results, *described)
         return all(any(each in text for text in texts) for each in addresses)
 
     def missing_units(self) -> set[str]:
