@@ -580,6 +580,17 @@ async def test_a_number_stays_if_no_other_function_returns_it() -> None:
     assert made_by(events) == [("convert", {"value": 10, "to": "fahrenheit"})]
 
 
+@pytest.mark.parametrize(("fits", "called"), [(0.9, "get_weather"), (0.6, "convert")])
+async def test_a_function_that_fits_better_replaces_a_call_with_a_made_up_number(
+    fits: float, called: str
+) -> None:
+    script = ['x = convert(value=32, to="fahrenheit")', PARIS, "Yes", "Yes", "Yes"]
+    other = [{"Yes": each, "No": 1 - each} for each in (0.7, fits, 0.9)]
+    inner = ScoredModel([*script], [{"#": 0.9}, {"#": 0.9}, *other])
+    events = await events_of(emulated_by_profile(inner), question("Is it warm in Paris?"))
+    assert [name for name, _ in made_by(events)] == [called]
+
+
 def after_error(prompt: str) -> ModelRequest:
     call = FunctionCall("get_weather", '{"city":"Pariss"}', "c1")
     result = FunctionResponse("get_weather", {"error": "unknown city"}, "c1")

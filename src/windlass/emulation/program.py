@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from windlass.content import FunctionCall, FunctionDeclaration, Schema
+from windlass.emulation.forms import form_rule
 from windlass.emulation.prompt import quoted
 from windlass.jsontext import compact_json
 from windlass.schema import referenced
@@ -160,9 +161,15 @@ def _call_rule(function: Signature, optional: str) -> str:
 
 def _value_rule(schema: Schema) -> str:
     """The rule for the values of a parameter."""
+    default = schema.get("default")
+    own = [_python(default)] if isinstance(default, str) else []
     if choices := _choices(schema):
-        return " | ".join(_literal(f'"{choice}"') for choice in choices)
+        # A default is often no value of the enum, such as "all".
+        texts = dict.fromkeys([*(f'"{choice}"' for choice in choices), *own])
+        return " | ".join(map(_literal, texts))
     kind, items = schema.get("type"), schema.get("items")
+    if kind == "string" and (form := form_rule(str(schema.get("description") or ""))):
+        return " | ".join([form, "reference", *map(_literal, own)])
     if kind == "array" and isinstance(items, dict):
         inner = f"({_value_rule(cast('Schema', items))})"
         return f'"[" ({inner} (", " {inner}){{0,60}})? "]" | reference'
