@@ -1,6 +1,7 @@
 """A small model writes its calls as a program, and its turns are checked."""
 
 import math
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -41,11 +42,16 @@ def small(*script: Step) -> tuple[Model, SmallModel]:
 
 
 class ScoredModel(SmallModel):
-    """Reports the likely first tokens of its first answers, and of their further lines."""
+    """Reports the likely first tokens of the pieces of its answers, which are lines by default."""
 
-    def __init__(self, script: list[Step], first_tokens: Iterable[dict[str, float]]) -> None:
+    def __init__(
+        self,
+        script: list[Step],
+        first_tokens: Iterable[dict[str, float]],
+        at: str = r"(?<=\n)",
+    ) -> None:
         super().__init__(script)
-        self._first_tokens = iter(first_tokens)
+        self._first_tokens, self._at = iter(first_tokens), at
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
@@ -55,10 +61,10 @@ class ScoredModel(SmallModel):
     async def _scored(self, events: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
         made = [event async for event in events]
         text = "".join(event.text for event in made if isinstance(event, TextDelta))
-        for line in text.splitlines(keepends=True):
+        for piece in filter(None, re.split(self._at, text)):
             likely = next(self._first_tokens, {})
             top = [{"token": each, "logprob": math.log(p)} for each, p in likely.items()]
-            yield TextDelta(line, logprobs={"content": [{"top_logprobs": top}]} if top else None)
+            yield TextDelta(piece, logprobs={"content": [{"top_logprobs": top}]} if top else None)
         for event in made:
             if not isinstance(event, TextDelta):
                 yield event
@@ -312,6 +318,28 @@ async def test_an_optional_argument_that_nobody_gave_is_left_out(
     model, _ = small(f'h = find_hotels(city="Rome", {argument})', "Yes")
     [(_, arguments)] = made_by(await events_of(model, asked(prompt, tools=(HOTELS,))))
     assert arguments["city"] == "Rome"
+    assert len(arguments) == 1 + kept
+
+
+@pytest.mark.parametrize(
+    ("prompt", "argument", "end", "kept"),
+    [
+        ("The cheapest hotels in Rome", 'sort="stars"', 0.02, True),
+        ("The cheapest hotels in Rome", 'sort="stars"', 0.08, False),
+        ("Hotels in Rome with 4 stars", 'sort="stars"', 0.08, True),
+        ("Hotels in Rome with 4 stars", 'sort="stars"', 0.3, False),
+        ("Hotels in Rome that allow a dog", "allowPets=True", 0.08, True),
+        ("Hotels in Rome that allow a dog", "allowPets=True", 0.3, False),
+        ("Hotels of Hilton in Rome", 'chain="Hilton"', 0.3, True),
+    ],
+)
+async def test_a_doubtful_flag_or_value_of_an_enum_is_left_out(
+    prompt: str, argument: str, end: float, kept: bool
+) -> None:
+    program = f'h = find_hotels(city="Rome", {argument})\ndone'
+    inner = ScoredModel([program, "Yes"], [{"#": 0.9}, {'")': end}], at='(?=", )')
+    events = await events_of(emulated_by_profile(inner), asked(prompt, tools=(HOTELS,)))
+    [(_, arguments)] = made_by(events)
     assert len(arguments) == 1 + kept
 
 

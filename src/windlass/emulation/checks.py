@@ -247,7 +247,7 @@ class CheckedModel:
         if key in self._programs:
             return self._programs[key], Usage()
         said = await self._said(planning(task.asked))
-        program, spent = Program.read(said.program(), task.functions), said.usage
+        program, spent = _read(said, task), said.usage
         no_call = said.no_call()
         first = program.steps[0] if program.steps else None
         if first is None and no_call <= _MAX_NO_CALL:
@@ -273,7 +273,7 @@ class CheckedModel:
         """A program for a request for which `none` was the likeliest word, but a call likelier."""
         names = [each.name for each in task.functions]
         said = await self._said(planning(task.asked, names))
-        program = Program.read(said.program(), task.functions)
+        program = _read(said, task)
         first = program.steps[0] if program.steps else None
         if first is None or not task.request_numbers.explain(given_arguments(first)):
             return Program(()), said.usage
@@ -289,7 +289,7 @@ class CheckedModel:
         if not others:
             return None, Usage()
         said = await self._said(planning(task.asked, others))
-        program, spent = Program.read(said.program(), task.functions), said.usage
+        program, spent = _read(said, task), said.usage
         if not program.steps or not task.request_numbers.explain(given_arguments(program.steps[0])):
             return None, spent
         if any(each.function is first.function and each.needs for each in program.steps):
@@ -436,6 +436,10 @@ class _Sentences:
     def _has_doubt(self, sentence: str) -> bool:
         named = {found[1].lower() for found in _NUMBER_AND_UNIT.finditer(sentence)}
         return bool(self._known.unknown(sentence)) or bool(named & self._units)
+
+
+def _read(said: Written, task: Task) -> Program:
+    return Program.read(said.program(), task.functions, said.call_end)
 
 
 def _first_calls(task: Task, program: Program) -> list[FunctionCall]:

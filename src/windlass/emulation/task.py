@@ -30,6 +30,10 @@ _MAX_FACTS_CHARS = 600
 _MAX_EARLIER = 4
 _MAX_EARLIER_CHARS = 300
 _SHORT_REQUEST_WORDS = 6
+_DOUBT = 0.15
+"""How likely the end of a call may be, in place of an optional flag or value of an enum."""
+_DOUBT_IF_MADE_UP = 0.05
+"""The same for a value that shares no word with the conversation."""
 
 
 class Task:
@@ -82,15 +86,20 @@ class Task:
         """Whether an optional argument comes from the conversation, or is a value that the
         parameter's description names. A small model fills in all parameters that it sees.
 
-        A flag may come from the comment of the call: the model says there what the request means.
+        A flag or a value of an enum may come from the comment of the call: the model says there
+        what the request means.
         """
         schema = step.function.schema(name)
+        if value == schema.get("default"):
+            return True
+        said, doubt = f"{self.said} {step.purpose}", step.doubts.get(name, 0.0)
         if isinstance(value, bool):
-            said = f"{self.said} {step.purpose}"
-            return value == schema.get("default") or not is_made_up(words_of(name), said)
+            return doubt < _DOUBT and not is_made_up(words_of(name), said)
+        if isinstance(value, str) and schema.get("enum"):
+            return doubt < (_DOUBT_IF_MADE_UP if is_made_up(value, said) else _DOUBT)
         described = str(schema.get("description") or "").lower()
         named = isinstance(value, str) and value.lower() in described
-        return self.request_numbers.explain(value) and (named or not self._makes_up(schema, value))
+        return self.request_numbers.explain(value) and (named or not is_made_up(value, self.said))
 
     def without_inventions(self, program: Program) -> Program:
         """The program without calls that the request cannot ask for.
