@@ -1,6 +1,7 @@
 """A small model writes its calls as a program, and its turns are checked."""
 
 import math
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -41,11 +42,16 @@ def small(*script: Step) -> tuple[Model, SmallModel]:
 
 
 class ScoredModel(SmallModel):
-    """Reports the likely first tokens of its first answers, and of their further lines."""
+    """Reports the likely first tokens of the pieces of its answers, which are lines by default."""
 
-    def __init__(self, script: list[Step], first_tokens: Iterable[dict[str, float]]) -> None:
+    def __init__(
+        self,
+        script: list[Step],
+        first_tokens: Iterable[dict[str, float]],
+        at: str = r"(?<=\n)",
+    ) -> None:
         super().__init__(script)
-        self._first_tokens = iter(first_tokens)
+        self._first_tokens, self._at = iter(first_tokens), at
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
@@ -55,10 +61,10 @@ class ScoredModel(SmallModel):
     async def _scored(self, events: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
         made = [event async for event in events]
         text = "".join(event.text for event in made if isinstance(event, TextDelta))
-        for line in text.splitlines(keepends=True):
+        for piece in filter(None, re.split(self._at, text)):
             likely = next(self._first_tokens, {})
             top = [{"token": each, "logprob": math.log(p)} for each, p in likely.items()]
-            yield TextDelta(line, logprobs={"content": [{"top_logprobs": top}]} if top else None)
+            yield TextDelta(piece, logprobs={"content": [{"top_logprobs": top}]} if top else None)
         for event in made:
             if not isinstance(event, TextDelta):
                 yield event
@@ -172,6 +178,16 @@ async def test_a_call_with_an_address_that_nobody_gave_is_left_out() -> None:
             assert call.name == "get_weather"
         result = after_result("Weather in Paris?", {"celsius": 21})
         assert calls_of(await events_of(model, result)) == []
+
+
+async def test_an_address_may_come_from_the_description_of_a_function() -> None:
+    url = {"type": "string", "description": "Such as 'https://api.example.org/v1'."}
+    schema = {"type": "object", "properties": {"url": url}, "required": ["url"]}
+    tool = FunctionDeclaration("fetch", "Gets the news.", schema)
+    for host, made in (("api.example.org", 1), ("example.net", 0)):
+        model, _ = small(f'n = fetch(url="https://{host}/v1/news")', "Yes", "There is none.")
+        events = await events_of(model, asked("Get the news", tools=(tool,)))
+        assert len(calls_of(events)) == made
 
 
 async def test_without_a_call_the_model_answers_in_words() -> None:
@@ -302,6 +318,28 @@ async def test_an_optional_argument_that_nobody_gave_is_left_out(
     model, _ = small(f'h = find_hotels(city="Rome", {argument})', "Yes")
     [(_, arguments)] = made_by(await events_of(model, asked(prompt, tools=(HOTELS,))))
     assert arguments["city"] == "Rome"
+    assert len(arguments) == 1 + kept
+
+
+@pytest.mark.parametrize(
+    ("prompt", "argument", "end", "kept"),
+    [
+        ("The cheapest hotels in Rome", 'sort="stars"', 0.02, True),
+        ("The cheapest hotels in Rome", 'sort="stars"', 0.08, False),
+        ("Hotels in Rome with 4 stars", 'sort="stars"', 0.08, True),
+        ("Hotels in Rome with 4 stars", 'sort="stars"', 0.3, False),
+        ("Hotels in Rome that allow a dog", "allowPets=True", 0.08, True),
+        ("Hotels in Rome that allow a dog", "allowPets=True", 0.3, False),
+        ("Hotels of Hilton in Rome", 'chain="Hilton"', 0.3, True),
+    ],
+)
+async def test_a_doubtful_flag_or_value_of_an_enum_is_left_out(
+    prompt: str, argument: str, end: float, kept: bool
+) -> None:
+    program = f'h = find_hotels(city="Rome", {argument})\ndone'
+    inner = ScoredModel([program, "Yes"], [{"#": 0.9}, {'")': end}], at='(?=", )')
+    events = await events_of(emulated_by_profile(inner), asked(prompt, tools=(HOTELS,)))
+    [(_, arguments)] = made_by(events)
     assert len(arguments) == 1 + kept
 
 
@@ -568,6 +606,17 @@ async def test_a_number_stays_if_no_other_function_returns_it() -> None:
     model, _ = small('x = convert(value=10, to="fahrenheit")', PARIS, "Yes")
     events = await events_of(model, question("Convert ten °C to °F"))
     assert made_by(events) == [("convert", {"value": 10, "to": "fahrenheit"})]
+
+
+@pytest.mark.parametrize(("fits", "called"), [(0.9, "get_weather"), (0.6, "convert")])
+async def test_a_function_that_fits_better_replaces_a_call_with_a_made_up_number(
+    fits: float, called: str
+) -> None:
+    script = ['x = convert(value=32, to="fahrenheit")', PARIS, "Yes", "Yes", "Yes"]
+    other = [{"Yes": each, "No": 1 - each} for each in (0.7, fits, 0.9)]
+    inner = ScoredModel([*script], [{"#": 0.9}, {"#": 0.9}, *other])
+    events = await events_of(emulated_by_profile(inner), question("Is it warm in Paris?"))
+    assert [name for name, _ in made_by(events)] == [called]
 
 
 def after_error(prompt: str) -> ModelRequest:

@@ -27,6 +27,9 @@ def known(*values: object) -> Numbers:
         ("a dozen eggs", "12 eggs"),
         ("a tenth of that", "divided by 10"),
         ("on May 15th, 2023", '{"date": "2023-05-15"}'),
+        ("next Saturday, today is April 25th", '{"date": "2023-04-29"}'),
+        ("on 2023.4.15 at noon", '{"start": "2023-04-15 12:00:00"}'),
+        ("最多10个", "10"),
         ("at 3 PM or 5:30 p.m.", "15:00 and 17:30"),
         ("Twenty people", "20 people"),
         ("2 million euros", "2,000,000 euros"),
@@ -47,6 +50,7 @@ def test_these_numbers_come_from_the_source(source: object, answer: str) -> None
         ({"temperature": 33}, "Three times 33 is 99.", [99]),
         ("Paris", "Paris has 2,100,000 people.", [2100000]),
         ({"temperature": 18}, "It is 19 °C.", [19]),
+        ("Weather in Paris", '{"date": "2023-04-29"}', [2023, 4, 29]),
     ],
 )
 def test_these_numbers_are_made_up(source: object, answer: str, made_up: list[float]) -> None:

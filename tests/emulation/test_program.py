@@ -311,3 +311,13 @@ def test_a_conversion_into_the_same_unit_is_left_out() -> None:
         't = weather(city="Rome")',
         'd = calculate(expression=f"{t} * 3")',
     ]
+
+
+def test_a_step_knows_how_likely_its_call_ended_before_each_argument() -> None:
+    text = '# rome\nr = weather(city="Rome, x=1", unit="c")\ndone'
+    ends = {text.index("(city"): 0.01, text.index(', unit="c"'): 0.4}
+    program = Program.read(text, FUNCTIONS, lambda place: ends.get(place, 0.0))
+    assert {name: doubt for name, doubt in program.steps[0].doubts.items() if doubt} == {
+        "city": 0.01,
+        "unit": 0.4,
+    }

@@ -17,7 +17,7 @@ from collections.abc import (
     Callable,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any, TypeAlias
 
 import msgspec
@@ -27,7 +27,6 @@ from windlass.content import (
     FunctionCall,
     FunctionDeclaration,
     Message,
-    Schema,
     Usage,
     new_call_id,
 )
@@ -37,18 +36,16 @@ from windlass.emulation.history import with_system
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.numbers import Numbers, numbers_in
 from windlass.emulation.output import schema_prompt
-from windlass.emulation.planning import Asked, Written, continuing, planning
+from windlass.emulation.planning import Written, continuing, planning
 from windlass.emulation.program import (
     Made,
     Program,
     Signature,
     Step,
     Unresolved,
-    numbers_of,
-    signatures,
 )
 from windlass.emulation.prompt import quoted, result_sentence
-from windlass.emulation.relevance import is_made_up, shared_words, words_of
+from windlass.emulation.task import Task, call_key, given_arguments, last_question
 from windlass.emulation.values import in_asked_form, named_choices
 from windlass.errors import ModelError
 from windlass.events import (
@@ -73,17 +70,9 @@ log = logging.getLogger("windlass.emulation")
 
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
-_AFTER_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
-_WANTED_UNIT = re.compile(r"\b(?:in|into|to|as) (?:degrees )?([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE)
 _NUMBER_AND_UNIT = re.compile(
     r"\d\s*(?:degrees?\s|\N{DEGREE SIGN})?\s*([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE
 )
-_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|https?://[^\s\"']+")
-_REFERS = re.compile(r"\b(it|that|them|these|this|those)\b", re.IGNORECASE)
-_BEHAVIOUR = re.compile(
-    r"\b(you|your|answer|reply|respond|write|speak|sentences?|polite|friendly)\b", re.IGNORECASE
-)
-"""Words of a system message that tell the assistant how to behave."""
 
 _LIKELY = 0.25
 """How likely it must be that a request asks for a call."""
@@ -93,12 +82,7 @@ _CERTAIN = 0.85
 """The same for a call with an argument that the model made up."""
 _SEVERAL = 0.15
 """The same for several calls: the model found several things that the request asks for."""
-_MAX_REQUEST_CHARS = 1000
-_MAX_FACTS_CHARS = 600
-_MAX_EARLIER = 4
-_MAX_EARLIER_CHARS = 300
 _MAX_PROGRAMS = 64
-_SHORT_REQUEST_WORDS = 6
 _ANSWER_REQUEST = "Answer my request with this, in one or two plain sentences."
 _LAST_RESULT = "The last result is what I asked for."
 _JSON_REQUEST = "Answer my request with this, in JSON."
@@ -129,7 +113,7 @@ class CheckedModel:
             return self._emulated.stream(_with_schema(request))
         if request.tool_choice.mode != "auto":
             return self._emulated.stream(request)
-        task = _Task(request, tools)
+        task = Task(request, tools)
         if not request.messages[-1].responses:
             return aclosing(self._first_turn(task))
         if any(each.error is not None for each in request.messages[-1].responses):
@@ -145,7 +129,7 @@ class CheckedModel:
         await warmed(self._model, relevance.asking("Hello", "hello()"))
         if not request.messages or request.messages[-1].role != "user":
             request = replace(request, messages=(*request.messages, Message.user("Hello")))
-        task = _Task(request, tools)
+        task = Task(request, tools)
         await warmed(self._model, planning(task.asked))
 
     async def aclose(self) -> None:
@@ -154,7 +138,7 @@ class CheckedModel:
     def __repr__(self) -> str:
         return f"CheckedModel({self._model!r})"
 
-    async def _first_turn(self, task: "_Task") -> AsyncGenerator[ModelEvent, None]:
+    async def _first_turn(self, task: "Task") -> AsyncGenerator[ModelEvent, None]:
         try:
             program, spent = await self._program(task)
         except ModelError as problem:
@@ -174,7 +158,7 @@ class CheckedModel:
                 yield event
 
     async def _checked_answer(
-        self, task: "_Task", spent: Usage, another: "_AnotherStep"
+        self, task: "Task", spent: Usage, another: "_AnotherStep"
     ) -> AsyncGenerator[ModelEvent, None]:
         """Answers in words. If a number is made up, `another` may return calls in its place."""
         if task.request.settings.response_schema is not None:
@@ -203,7 +187,7 @@ class CheckedModel:
             yield TextDelta(sentences.held)
         yield end
 
-    async def _after_results(self, task: "_Task") -> AsyncGenerator[ModelEvent, None]:
+    async def _after_results(self, task: "Task") -> AsyncGenerator[ModelEvent, None]:
         spent = Usage()
         made = task.made()
         try:
@@ -226,7 +210,7 @@ class CheckedModel:
                 yield event
             return
 
-        async def another(task: "_Task") -> tuple[list[FunctionCall], Usage]:
+        async def another(task: "Task") -> tuple[list[FunctionCall], Usage]:
             call, usage = await self._missing_step(task, program, values)
             return [call] if call is not None and task.may_make(call) else [], usage
 
@@ -234,7 +218,7 @@ class CheckedModel:
             async for event in events:
                 yield event
 
-    async def _after_error(self, task: "_Task") -> AsyncGenerator[ModelEvent, None]:
+    async def _after_error(self, task: "Task") -> AsyncGenerator[ModelEvent, None]:
         """The model may put a failed call right, but not make it again as it was."""
         held: list[ModelEvent] = []
         spent = Usage()
@@ -248,7 +232,7 @@ class CheckedModel:
                     yield event
         calls = [event.call for event in held if isinstance(event, ToolCallEnded)]
         made = task.already()
-        new = {_key(call): call for call in calls if _key(call) not in made}
+        new = {call_key(call): call for call in calls if call_key(call) not in made}
         if new:
             for event in _turn(task, list(new.values()), spent):
                 yield event
@@ -257,19 +241,19 @@ class CheckedModel:
                 async for event in events:
                     yield event
 
-    async def _program(self, task: "_Task") -> tuple[Program, Usage]:
+    async def _program(self, task: "Task") -> tuple[Program, Usage]:
         """The program of the request. A model writes the same one again, so it is kept."""
         key = task.asked.text()
         if key in self._programs:
             return self._programs[key], Usage()
         said = await self._said(planning(task.asked))
-        program, spent = Program.read(said.program(), task.functions), said.usage
+        program, spent = _read(said, task), said.usage
         no_call = said.no_call()
         first = program.steps[0] if program.steps else None
         if first is None and no_call <= _MAX_NO_CALL:
             program, usage = await self._begun_anyway(task)
             spent += usage
-        elif first is not None and not task.request_numbers.explain(_given(first)):
+        elif first is not None and not task.request_numbers.explain(given_arguments(first)):
             again, usage = await self._begun_otherwise(task, first)
             program, spent = again or program, spent + usage
         program = task.without_inventions(program)
@@ -285,32 +269,37 @@ class CheckedModel:
         self._programs[key] = program
         return program, spent
 
-    async def _begun_anyway(self, task: "_Task") -> tuple[Program, Usage]:
+    async def _begun_anyway(self, task: "Task") -> tuple[Program, Usage]:
         """A program for a request for which `none` was the likeliest word, but a call likelier."""
         names = [each.name for each in task.functions]
         said = await self._said(planning(task.asked, names))
-        program = Program.read(said.program(), task.functions)
+        program = _read(said, task)
         first = program.steps[0] if program.steps else None
-        if first is None or not task.request_numbers.explain(_given(first)):
+        if first is None or not task.request_numbers.explain(given_arguments(first)):
             return Program(()), said.usage
         return program, said.usage
 
-    async def _begun_otherwise(self, task: "_Task", first: Step) -> tuple[Program | None, Usage]:
-        """A program that gets what `first` needs from a call of another function before it.
+    async def _begun_otherwise(self, task: "Task", first: Step) -> tuple[Program | None, Usage]:
+        """A program that begins with another function, because `first` has a made-up number.
 
-        The model made up the result of a step that it left out.
+        Either the model left out a step and made up its result, or it calculates what another
+        function does, such as a conversion.
         """
         others = [each.name for each in task.functions if each is not first.function]
         if not others:
             return None, Usage()
         said = await self._said(planning(task.asked, others))
-        program = Program.read(said.program(), task.functions)
-        begins_well = bool(program.steps) and task.request_numbers.explain(_given(program.steps[0]))
-        goes_on = any(each.function is first.function and each.needs for each in program.steps)
-        return (program if begins_well and goes_on else None), said.usage
+        program, spent = _read(said, task), said.usage
+        if not program.steps or not task.request_numbers.explain(given_arguments(program.steps[0])):
+            return None, spent
+        if any(each.function is first.function and each.needs for each in program.steps):
+            return program, spent
+        before, usage = await self._fit(task, first.function.tool)
+        after, more = await self._fit(task, program.steps[0].function.tool)
+        return (program if after > before else None), spent + usage + more
 
     async def _step(
-        self, task: "_Task", program: Program, values: dict[str, Any], step: Step
+        self, task: "Task", program: Program, values: dict[str, Any], step: Step
     ) -> tuple[FunctionCall | None, Usage]:
         """The call of a step, with the results of the steps before it.
 
@@ -330,7 +319,7 @@ class CheckedModel:
 
     async def _written_again(
         self,
-        task: "_Task",
+        task: "Task",
         program: Program,
         values: dict[str, Any],
         functions: Sequence[Signature],
@@ -344,7 +333,7 @@ class CheckedModel:
         return (steps[0] if steps else None), spent
 
     async def _missing_step(
-        self, task: "_Task", program: Program, values: dict[str, Any]
+        self, task: "Task", program: Program, values: dict[str, Any]
     ) -> tuple[FunctionCall | None, Usage]:
         """A call that no step of the program has, but that the request needs.
 
@@ -359,7 +348,7 @@ class CheckedModel:
             return None, spent
         return _certain(task, step, values), spent
 
-    async def _wanted(self, task: "_Task", program: Program, no_call: float) -> tuple[bool, Usage]:
+    async def _wanted(self, task: "Task", program: Program, no_call: float) -> tuple[bool, Usage]:
         """Whether the request asks for what the first function of the program does.
 
         A call with a made-up argument is doubtful: only a certain answer counts.
@@ -373,17 +362,17 @@ class CheckedModel:
         limit = _CERTAIN if made_up else _LIKELY if len(program.steps) == 1 else _SEVERAL
         return fit * (1 - no_call) >= limit, usage
 
-    async def _fit(self, task: "_Task", tool: FunctionDeclaration) -> tuple[float, Usage]:
+    async def _fit(self, task: "Task", tool: FunctionDeclaration) -> tuple[float, Usage]:
         """How likely it is that the function can do what the request asks for."""
         said = await self._said(relevance.asking(task.question, relevance.described(tool)))
         return relevance.fit(said.text, said.likely.get(0, {})), said.usage
 
     def _answer(
-        self, task: "_Task", spent: Usage
+        self, task: "Task", spent: Usage
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         return aclosing(self._answer_events(task, spent))
 
-    async def _answer_events(self, task: "_Task", spent: Usage) -> AsyncGenerator[ModelEvent, None]:
+    async def _answer_events(self, task: "Task", spent: Usage) -> AsyncGenerator[ModelEvent, None]:
         """Answers in words, without functions."""
         request = _with_schema(task.request)
         turn = (
@@ -414,152 +403,8 @@ class CheckedModel:
         return Written(text, usage, likely)
 
 
-_AnotherStep: TypeAlias = Callable[["_Task"], Awaitable[tuple[list[FunctionCall], Usage]]]
+_AnotherStep: TypeAlias = Callable[["Task"], Awaitable[tuple[list[FunctionCall], Usage]]]
 """Returns the calls that a request needs after all, and the usage of finding them."""
-
-
-class _Task:
-    """A request: its question, what the question may refer to, and the calls made for it."""
-
-    def __init__(self, request: ModelRequest, tools: Sequence[FunctionDeclaration]) -> None:
-        self.request = request
-        self.functions = signatures(tools)
-        self.chained = False
-        """Whether the last step of the program needed the result of another."""
-        self.question = _question(request)
-        self.asked = Asked(self.functions, self.question, _facts(request), _earlier(request))
-
-    @property
-    def known(self) -> Numbers:
-        """The numbers of the conversation and of all results."""
-        return _numbers(self.request, with_results=True)
-
-    @property
-    def request_numbers(self) -> Numbers:
-        """The numbers that were known when the request was made."""
-        known = _numbers(self.request, with_results=False)
-        known.add(self.asked.facts)
-        return known
-
-    def made(self) -> list[Made]:
-        """The calls since the last question that succeeded, in their order."""
-        calls: dict[str, FunctionCall] = {}
-        made: list[Made] = []
-        for message in _since_question(self.request):
-            calls |= {call.id: call for call in _calls_in(message)}
-            made += [
-                Made(calls[each.id], _value(each.output))
-                for each in message.responses
-                if each.id in calls and each.error is None
-            ]
-        return made
-
-    def mentions(self, step: Step) -> bool:
-        """Whether the question contains a value of the step."""
-        question = self.question.lower()
-        return any(value.lower() in question for value in step.literals)
-
-    @property
-    def said(self) -> str:
-        """The text of the conversation."""
-        return " ".join((*(each.text for each in self.request.messages), self.question))
-
-    def explains(self, step: Step, name: str, value: object) -> bool:
-        """Whether an optional argument comes from the conversation, or is a value that the
-        parameter's description names. A small model fills in all parameters that it sees.
-
-        A flag may come from the comment of the call: the model says there what the request means.
-        """
-        schema = step.function.schema(name)
-        if isinstance(value, bool):
-            said = f"{self.said} {step.purpose}"
-            return value == schema.get("default") or not is_made_up(words_of(name), said)
-        described = str(schema.get("description") or "").lower()
-        named = isinstance(value, str) and value.lower() in described
-        return self.request_numbers.explain(value) and (named or not self._makes_up(schema, value))
-
-    def without_inventions(self, program: Program) -> Program:
-        """The program without calls that the request cannot ask for.
-
-        These are calls with an address that nobody mentioned, and further ones with another
-        required text that nobody mentioned, or for something that another call is already for.
-        """
-        kept: list[Step] = []
-        for step in program.steps:
-            if self.has_addresses(step.line) and not (
-                kept and (self.has_made_up(step) or self._is_alternative(step, kept))
-            ):
-                kept.append(step)
-        return Program(kept)
-
-    def _is_alternative(self, step: Step, others: Sequence[Step]) -> bool:
-        """Whether a call of another function adds no value and no word of the request.
-
-        A model that knows two shops asks both, although the request names one.
-        """
-        if step.needs or not step.purpose or step.function in [each.function for each in others]:
-            return False
-        words = [shared_words(each.purpose, self.said) for each in others]
-        values = [each.literals for each in others]
-        new = step.literals.difference(*values)
-        adds = any(re.search(rf"(?i)(?<!\w){re.escape(each)}(?!\w)", self.question) for each in new)
-        return not adds and not shared_words(step.purpose, self.said).difference(*words)
-
-    def has_made_up(self, step: Step) -> bool:
-        """Whether a required argument of the step comes neither from the conversation nor from
-        another step."""
-        try:
-            arguments = {} if step.needs else step.call_arguments({})
-        except Unresolved:
-            return False
-        return any(
-            self._makes_up(step.function.schema(name), value)
-            for name, value in arguments.items()
-            if name in step.function.required
-        )
-
-    def has_unknown_number(self, step: Step) -> bool:
-        """Whether a required number of the step comes neither from the conversation nor from
-        another step. A calculation with numbers of the conversation does."""
-        known = self.request_numbers
-        return not step.needs and any(
-            value != step.function.schema(name).get("default") and not known.explain(value)
-            for name in step.function.required & step.arguments.keys()
-            for value in numbers_of(step.arguments[name])
-        )
-
-    def _makes_up(self, schema: Schema, value: object) -> bool:
-        known = bool(schema.get("enum")) or value == schema.get("default")
-        return not known and is_made_up(value, self.said)
-
-    def has_addresses(self, text: str) -> bool:
-        """Whether all addresses of the text are in the conversation or in a result."""
-        if not (addresses := _ADDRESS.findall(text)):
-            return True
-        results = compact_json([each.output for each in self.made()])
-        texts = (*(each.text for each in self.request.messages), self.asked.facts, results)
-        return all(any(each in text for text in texts) for each in addresses)
-
-    def missing_units(self) -> set[str]:
-        """The units that the request wants a result in, and that no result and no call has.
-
-        A model would write "9 m/s" for a result of 9 km/h.
-        """
-        made = self.made()
-        if not made:
-            return set()
-        has = compact_json([(each.call.json, each.output) for each in made]).lower()
-        wanted = {found[1].lower() for found in _WANTED_UNIT.finditer(self.question)}
-        return {unit for unit in wanted if unit not in has}
-
-    def may_make(self, call: FunctionCall, others: Sequence[FunctionCall] = ()) -> bool:
-        """Whether the call is a new one, without a made-up address."""
-        return _key(call) not in self.already(others) and self.has_addresses(call.json or "")
-
-    def already(self, calls: Sequence[FunctionCall] = ()) -> set[tuple[str, bytes]]:
-        """The calls since the last question, and these."""
-        made = [call for each in _since_question(self.request) for call in _calls_in(each)]
-        return {_key(call) for call in (*made, *calls)}
 
 
 class _Sentences:
@@ -593,7 +438,11 @@ class _Sentences:
         return bool(self._known.unknown(sentence)) or bool(named & self._units)
 
 
-def _first_calls(task: _Task, program: Program) -> list[FunctionCall]:
+def _read(said: Written, task: Task) -> Program:
+    return Program.read(said.program(), task.functions, said.call_end)
+
+
+def _first_calls(task: Task, program: Program) -> list[FunctionCall]:
     """The calls that need no result, each once, without optional arguments that are made up."""
     calls: dict[tuple[str, bytes], FunctionCall] = {}
     for step in program.steps:
@@ -614,7 +463,7 @@ def _first_calls(task: _Task, program: Program) -> list[FunctionCall]:
             | (named_choices(step, task.question) if len(program.steps) == 1 else {}),
         )
         # A call that only adds a parameter's default is the same call.
-        calls.setdefault(_key(_call(step, _given(step))), call)
+        calls.setdefault(call_key(_call(step, given_arguments(step))), call)
     made = list(calls.values())
     return [call for call in made if not any(_is_part(call, other) for other in made)]
 
@@ -629,7 +478,7 @@ def _is_part(call: FunctionCall, other: FunctionCall) -> bool:
     )
 
 
-def _certain(task: _Task, step: Step, values: dict[str, Any]) -> FunctionCall | None:
+def _certain(task: Task, step: Step, values: dict[str, Any]) -> FunctionCall | None:
     """The call of the step, if all its values are known.
 
     A step without a variable may have a made-up number in place of a result.
@@ -648,25 +497,12 @@ def _uses(step: Step, values: dict[str, Any]) -> bool:
     return any(value in results for value, _ in numbers_in(step.line))
 
 
-def _given(step: Step) -> dict[str, Any]:
-    """The arguments that need no result, without those that are the parameters' defaults."""
-    try:
-        arguments = step.call_arguments({})
-    except Unresolved:
-        return {}
-    return {
-        name: value
-        for name, value in arguments.items()
-        if value != step.function.schema(name).get("default")
-    }
-
-
 def _call(step: Step, arguments: dict[str, Any]) -> FunctionCall:
     text = msgspec.json.encode(arguments).decode()
     return FunctionCall(step.function.tool.name, text, new_call_id())
 
 
-def _turn(task: _Task, calls: Sequence[FunctionCall], usage: Usage) -> list[ModelEvent]:
+def _turn(task: Task, calls: Sequence[FunctionCall], usage: Usage) -> list[ModelEvent]:
     """The events of a turn with these calls."""
     made: list[ModelEvent] = []
     for index, call in enumerate(
@@ -705,7 +541,7 @@ def _answering(request: ModelRequest, chain: Sequence[Made]) -> ModelRequest:
         said = [f"he function {each.call.name} returned: {quoted(each.answer)}" for each in chain]
         results = [*(f"T{each}" for each in said[:-1]), f"With this, t{said[-1]}"]
         how = f"{_LAST_RESULT} {how}"
-    text = "\n".join((_last_question(request), "", *results, how))
+    text = "\n".join((last_question(request), "", *results, how))
     return replace(
         request,
         messages=(*system, Message.user(text)),
@@ -713,93 +549,3 @@ def _answering(request: ModelRequest, chain: Sequence[Made]) -> ModelRequest:
         tool_choice=AUTO,
         parallel_tool_calls=None,
     )
-
-
-def _last_question(request: ModelRequest) -> str:
-    return next((each.text for each in reversed(request.messages) if each.role == "user"), "")
-
-
-def _question(request: ModelRequest) -> str:
-    """The last question; a short one, such as "And in Rome?", with the one before it.
-
-    "What is that in miles?" refers to the last answer, not to the question before it.
-    """
-    questions = [each.text for each in request.messages if each.role == "user" and each.text]
-    if not questions:
-        return ""
-    last = questions[-1]
-    is_short = len(last.split()) <= _SHORT_REQUEST_WORDS and not _REFERS.search(last)
-    if is_short and len(questions) > 1:
-        last = f"{questions[-2]} {last}"
-    return quoted(last[-_MAX_REQUEST_CHARS:])[1:-1]
-
-
-def _facts(request: ModelRequest) -> str:
-    """The caller's system message, shortened, without what it says about the assistant's words.
-
-    A model that reads "answer in one sentence" there would answer, and write no program.
-    """
-    system = next((each.text for each in request.messages if each.role == "system"), "")
-    sentences = [each for each in _AFTER_SENTENCE.split(system) if not _BEHAVIOUR.search(each)]
-    return _plain(" ".join(sentences)[:_MAX_FACTS_CHARS])
-
-
-def _earlier(request: ModelRequest) -> str:
-    """The last messages before the question, shortened."""
-    said = [
-        f"{each.role}: {_plain(each.text[:_MAX_EARLIER_CHARS])}"
-        for each in _before_question(request)
-        if each.role in ("user", "assistant") and each.text
-    ]
-    return "\n".join(said[-_MAX_EARLIER:])
-
-
-def _plain(text: str) -> str:
-    """The text as one line without markers."""
-    return quoted(text)[1:-1]
-
-
-def _numbers(request: ModelRequest, *, with_results: bool) -> Numbers:
-    known = Numbers()
-    for message in (
-        request.messages
-        if with_results
-        else (*_before_question(request), request.messages[_last_index(request)])
-    ):
-        if message.role != "system" and message.text:
-            known.add(message.text)
-        for response in message.responses:
-            known.add(response.output if response.error is None else response.error)
-    return known
-
-
-def _last_index(request: ModelRequest) -> int:
-    """The place of the last question."""
-    for index in range(len(request.messages) - 1, -1, -1):
-        if request.messages[index].role == "user" and not request.messages[index].responses:
-            return index
-    return 0
-
-
-def _before_question(request: ModelRequest) -> Sequence[Message]:
-    return request.messages[: _last_index(request)]
-
-
-def _since_question(request: ModelRequest) -> Sequence[Message]:
-    return request.messages[_last_index(request) :]
-
-
-def _calls_in(message: Message) -> list[FunctionCall]:
-    return [part for part in message.parts if isinstance(part, FunctionCall)]
-
-
-def _value(output: Any) -> Any:
-    """The value of a result that is JSON text."""
-    if isinstance(output, str) and output.lstrip()[:1] in ("{", "["):
-        with suppress(msgspec.DecodeError, RecursionError):
-            return msgspec.json.decode(output)
-    return output
-
-
-def _key(call: FunctionCall) -> tuple[str, bytes]:
-    return call.name, msgspec.json.encode(call.arguments, order="deterministic")

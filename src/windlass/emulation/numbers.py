@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from windlass.jsontext import compact_json
 
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)")
+_NUMBER = re.compile(r"(?<![a-zA-Z0-9_.])[-+]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)")
 _CLOCK = re.compile(r"\b([01]?\d|2[0-3]):([0-5]\d)")
 _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 """The number of an item in a list."""
@@ -66,6 +66,13 @@ _WORDS = {
 }
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _MONTH = re.compile(rf"\b({'|'.join(_MONTHS)})[a-z]*\b", re.IGNORECASE)
+_DATE = re.compile(r"\b(?:\d{4}-\d\d?-\d\d?|\d\d?/\d\d?/\d{4})(?:[T ]\d\d:\d\d(?::\d\d)?)?")
+_DAY = re.compile(
+    r"\b(?:to(?:day|night|morrow)|yesterday|(?:mon|tues|wednes|thurs|fri|satur|sun)day|weekend"
+    rf"|\d+(?:st|nd|rd|th)|\d+[./-]\d+[./-]\d+|{'|'.join(f'{each}[a-z]*' for each in _MONTHS)})\b",
+    re.IGNORECASE,
+)
+"""A day in any words. A date for it needs a year and a calendar, which no text may contain."""
 _AFTERNOON = re.compile(r"\b(1?\d)(?::\d\d)?\s*p\.?m\b", re.IGNORECASE)
 _WORD = re.compile(rf"\b({'|'.join(_WORDS)})\b", re.IGNORECASE)
 _SCALED = re.compile(r"(\d+(?:\.\d+)?)\s?(k|thousand|m|million|bn|billion)\b", re.IGNORECASE)
@@ -82,10 +89,12 @@ class Numbers:
 
     def __init__(self) -> None:
         self._known: set[float] = set()
+        self._has_day = False
 
     def add(self, value: object) -> None:
         """Adds the numbers of a text, or of any value as JSON."""
         text = (value if isinstance(value, str) else compact_json(value))[:_MAX_CHARS]
+        self._has_day = self._has_day or _DAY.search(text) is not None
         self._known.update(value for value, _ in numbers_in(text))
         self._known.update(_WORDS[word.lower()] for word in _WORD.findall(text))
         self._known.update(_MONTHS.index(name.lower()) + 1.0 for name in _MONTH.findall(text))
@@ -112,6 +121,8 @@ class Numbers:
 
     def unknown(self, text: str) -> list[float]:
         """The numbers of the text that come from nowhere."""
+        if self._has_day:
+            text = _DATE.sub(" ", text)
         found = numbers_in(_ITEM.sub(" ", text))
         return [value for value, decimals in found if not self.has(value, decimals)]
 

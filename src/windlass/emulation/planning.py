@@ -248,3 +248,8 @@ class Written(Struct, frozen=True):
             if self.likely.get(end.end(), {}).get(DONE, 0.0) >= _END_LIKELY:
                 return self.text[: end.start()]
         return self.text
+
+    def call_end(self, place: int) -> float:
+        """How likely it is that a call ends at this place of the text, before a next argument."""
+        start = max((each for each in self.likely if each <= place), default=0)
+        return sum(p for token, p in self.likely.get(start, {}).items() if token.endswith(")"))

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from windlass.content import FunctionCall, FunctionDeclaration, Schema
+from windlass.emulation.forms import form_rule
 from windlass.emulation.prompt import quoted
 from windlass.jsontext import compact_json
 from windlass.schema import referenced
@@ -160,9 +161,15 @@ def _call_rule(function: Signature, optional: str) -> str:
 
 def _value_rule(schema: Schema) -> str:
     """The rule for the values of a parameter."""
+    default = schema.get("default")
+    own = [_python(default)] if isinstance(default, str) else []
     if choices := _choices(schema):
-        return " | ".join(_literal(f'"{choice}"') for choice in choices)
+        # A default is often no value of the enum, such as "all".
+        texts = dict.fromkeys([*(f'"{choice}"' for choice in choices), *own])
+        return " | ".join(map(_literal, texts))
     kind, items = schema.get("type"), schema.get("items")
+    if kind == "string" and (form := form_rule(str(schema.get("description") or ""))):
+        return " | ".join([form, "reference", *map(_literal, own)])
     if kind == "array" and isinstance(items, dict):
         inner = f"({_value_rule(cast('Schema', items))})"
         return f'"[" ({inner} (", " {inner}){{0,60}})? "]" | reference'
@@ -195,6 +202,8 @@ class Step(Struct, frozen=True):
     line: str
     purpose: str = ""
     """The comment in front of the line."""
+    doubts: Mapping[str, float] = {}
+    """How likely the end of the call was in place of each argument."""
 
     @property
     def text(self) -> str:
@@ -242,6 +251,9 @@ class Made(Struct, frozen=True):
         return left if any(map(_is_number, left.values())) else fields
 
 
+_ARGUMENT = re.compile(r"[(,] ?(\w+)=")
+
+
 class Program:
     """The calls that a request needs."""
 
@@ -249,18 +261,28 @@ class Program:
         self.steps = steps
 
     @classmethod
-    def read(cls, text: str, functions: Sequence[Signature]) -> "Program":
-        """Reads the lines that are calls, and leaves out the others."""
+    def read(
+        cls,
+        text: str,
+        functions: Sequence[Signature],
+        call_end: Callable[[int], float] = lambda place: 0.0,
+    ) -> "Program":
+        """Reads the lines that are calls, and leaves out the others.
+
+        `call_end` returns how likely it is that a call ends at a place of the text.
+        """
         by_name = {function.name: function for function in functions}
         steps: list[Step] = []
         variables: set[str] = set()
         same: dict[str, str] = {}
-        purpose = ""
-        for line in text.splitlines():
+        purpose, end = "", 0
+        for whole in text.splitlines(keepends=True):
+            line, start, end = whole.strip(), end, end + len(whole)
             if line.startswith("#"):
                 purpose = line.removeprefix("#").strip()
                 continue
-            step = _step(_renamed(line.strip(), same), by_name, variables, purpose)
+            doubts = {each[1]: call_end(start + each.start()) for each in _ARGUMENT.finditer(whole)}
+            step = _step(_renamed(line, same), by_name, variables, purpose, doubts)
             purpose = ""
             if step is not None and (value := _unchanged(step)):
                 same[step.variable] = value
@@ -326,7 +348,11 @@ def _renamed(line: str, same: Mapping[str, str]) -> str:
 
 
 def _step(
-    line: str, functions: Mapping[str, Signature], variables: set[str], purpose: str
+    line: str,
+    functions: Mapping[str, Signature],
+    variables: set[str],
+    purpose: str,
+    doubts: Mapping[str, float],
 ) -> Step | None:
     try:
         [statement] = ast.parse(line).body
@@ -353,7 +379,9 @@ def _step(
         for node in ast.walk(value)
         if isinstance(node, ast.Name)
     }
-    return Step(variable, function, named, frozenset(inside & variables), line, purpose)
+    needs = frozenset(inside & variables)
+    own = {function.parameters.get(name, name): doubt for name, doubt in doubts.items()}
+    return Step(variable, function, named, needs, line, purpose, own)
 
 
 def _formula_in(node: ast.expr, variables: set[str]) -> ast.expr:

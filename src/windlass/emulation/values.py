@@ -4,6 +4,7 @@ import re
 from typing import Any, cast
 
 from windlass.content import Schema
+from windlass.emulation.forms import in_form
 from windlass.emulation.numbers import numbers_in
 from windlass.emulation.program import Step
 
@@ -18,11 +19,13 @@ _COMMON = frozenset({"all", "any", "no", "none", "other", "yes"})
 
 
 def in_asked_form(name: str, value: Any, schema: Schema, said: str) -> Any:
-    """Returns a percentage of the request in the form that the parameter asks for.
+    """Returns a date or a percentage of the request in the form that the parameter asks for.
 
     For 5%, a whole number is 5, and so is a number that is described as a percentage. Any other
     number is 0.05. Other values are returned as they are.
     """
+    if isinstance(value, str):
+        return in_form(value, str(schema.get("description") or ""))
     if isinstance(value, list):
         items = schema.get("items")
         inner = cast("Schema", items) if isinstance(items, dict) else {}

@@ -1,0 +1,57 @@
+"""The form that the description of a text asks for: dates, times and places. Pure.
+
+A small model reads "in the format 'City, State'" and writes the city alone, because the request
+has no more. If the grammar wants the rest, the model knows it.
+"""
+
+import re
+
+_PLACE = re.compile(r"\bcity(?:,| and)(?: the)? (?:state|country)\b(?!,? or\b)", re.IGNORECASE)
+_PLACE_EXAMPLE = re.compile(r"['\"(][A-Z][A-Za-z. ]+, [A-Z]{2}\b")
+_PLACE_RULE = r'"\"" [^",\\\n]{1,80} ", " [^"\\\n]{1,80} "\""'
+_FIELD = r"(?:y{4}|m{2}|d{2}|h{2}|s{2})"
+_DATE = re.compile(
+    rf"(?<![a-z]){_FIELD}(?:[-/.:]{_FIELD}|[t ]h{{2}}){{1,5}}z?(?![-/.:]?[a-z])", re.IGNORECASE
+)
+_LETTERS = re.compile(r"[YMDHS]+")
+_ISO_FORM = "YYYY-MM-DD"
+_ISO_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
+
+
+def form_rule(description: str) -> str | None:
+    """Returns the rule (GBNF) for texts in the form that the description asks for.
+
+    None if it asks for no form that is known, or for one of several. A day may also be an ISO
+    date, which `in_form` changes: a model that begins to write one would end in another date.
+    """
+    form = _date_form(description)
+    if form is not None:
+        forms = {form: None, _ISO_FORM: None} if _is_day(form) else {form: None}
+        return " | ".join(map(_date_rule, forms))
+    is_place = _PLACE.search(description) or _PLACE_EXAMPLE.search(description)
+    return _PLACE_RULE if is_place and not _DATE.search(description) else None
+
+
+def in_form(text: str, description: str) -> str:
+    """Returns an ISO date in the form that the description asks for, and other texts unchanged."""
+    form, date = _date_form(description), _ISO_DATE.fullmatch(text)
+    if form is None or date is None or not _is_day(form):
+        return text
+    year, month, day = date.groups()
+    return form.replace("YYYY", year).replace("MM", month).replace("DD", day)
+
+
+def _date_form(description: str) -> str | None:
+    """The only form of a date or time that the description names, such as YYYY-MM-DD."""
+    forms = {found[0].upper() for found in _DATE.finditer(description)}
+    return forms.pop() if len(forms) == 1 else None
+
+
+def _is_day(form: str) -> bool:
+    return sorted(_LETTERS.findall(form)) == ["DD", "MM", "YYYY"]
+
+
+def _date_rule(form: str) -> str:
+    """The rule for a date: digits in place of the letters."""
+    digits = _LETTERS.sub(lambda letters: f'" [0-9]{{{len(letters[0])}}} "', form)
+    return rf'"\"{digits}\""'

@@ -1,0 +1,290 @@
+"""`Task`: a request to a small model, and what it says about the calls of a program. Pure."""
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from windlass.content import FunctionCall, FunctionDeclaration, Message, Schema
+from windlass.emulation.numbers import Numbers
+from windlass.emulation.planning import Asked
+from windlass.emulation.program import Made, Program, Step, Unresolved, numbers_of, signatures
+from windlass.emulation.prompt import quoted
+from windlass.emulation.relevance import is_made_up, shared_words, words_of
+from windlass.jsontext import compact_json
+from windlass.model import ModelRequest
+
+_AFTER_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
+_WANTED_UNIT = re.compile(r"\b(?:in|into|to|as) (?:degrees )?([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE)
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|(?<=://)[^\s\"'/?#]+")
+"""An e-mail address, or the host of a URL."""
+_REFERS = re.compile(r"\b(it|that|them|these|this|those)\b", re.IGNORECASE)
+_BEHAVIOUR = re.compile(
+    r"\b(you|your|answer|reply|respond|write|speak|sentences?|polite|friendly)\b", re.IGNORECASE
+)
+"""Words of a system message that tell the assistant how to behave."""
+_MAX_REQUEST_CHARS = 1000
+_MAX_FACTS_CHARS = 600
+_MAX_EARLIER = 4
+_MAX_EARLIER_CHARS = 300
+_SHORT_REQUEST_WORDS = 6
+_DOUBT = 0.15
+"""How likely the end of a call may be, in place of an optional flag or value of an enum."""
+_DOUBT_IF_MADE_UP = 0.05
+"""The same for a value that shares no word with the conversation."""
+
+
+class Task:
+    """A request: its question, what the question may refer to, and the calls made for it."""
+
+    def __init__(self, request: ModelRequest, tools: Sequence[FunctionDeclaration]) -> None:
+        self.request = request
+        self.functions = signatures(tools)
+        self.chained = False
+        """Whether the last step of the program needed the result of another."""
+        self.question = _question(request)
+        self.asked = Asked(self.functions, self.question, _facts(request), _earlier(request))
+
+    @property
+    def known(self) -> Numbers:
+        """The numbers of the conversation and of all results."""
+        return _numbers(self.request, with_results=True)
+
+    @property
+    def request_numbers(self) -> Numbers:
+        """The numbers that were known when the request was made."""
+        known = _numbers(self.request, with_results=False)
+        known.add(self.asked.facts)
+        return known
+
+    def made(self) -> list[Made]:
+        """The calls since the last question that succeeded, in their order."""
+        calls: dict[str, FunctionCall] = {}
+        made: list[Made] = []
+        for message in _since_question(self.request):
+            calls |= {call.id: call for call in _calls_in(message)}
+            made += [
+                Made(calls[each.id], _value(each.output))
+                for each in message.responses
+                if each.id in calls and each.error is None
+            ]
+        return made
+
+    def mentions(self, step: Step) -> bool:
+        """Whether the question contains a value of the step."""
+        question = self.question.lower()
+        return any(value.lower() in question for value in step.literals)
+
+    @property
+    def said(self) -> str:
+        """The text of the conversation."""
+        return " ".join((*(each.text for each in self.request.messages), self.question))
+
+    def explains(self, step: Step, name: str, value: object) -> bool:
+        """Whether an optional argument comes from the conversation, or is a value that the
+        parameter's description names. A small model fills in all parameters that it sees.
+
+        A flag or a value of an enum may come from the comment of the call: the model says there
+        what the request means.
+        """
+        schema = step.function.schema(name)
+        if value == schema.get("default"):
+            return True
+        said, doubt = f"{self.said} {step.purpose}", step.doubts.get(name, 0.0)
+        if isinstance(value, bool):
+            return doubt < _DOUBT and not is_made_up(words_of(name), said)
+        if isinstance(value, str) and schema.get("enum"):
+            return doubt < (_DOUBT_IF_MADE_UP if is_made_up(value, said) else _DOUBT)
+        described = str(schema.get("description") or "").lower()
+        named = isinstance(value, str) and value.lower() in described
+        return self.request_numbers.explain(value) and (named or not is_made_up(value, self.said))
+
+    def without_inventions(self, program: Program) -> Program:
+        """The program without calls that the request cannot ask for.
+
+        These are calls with an address that nobody mentioned, and further ones with another
+        required text that nobody mentioned, or for something that another call is already for.
+        """
+        kept: list[Step] = []
+        for step in program.steps:
+            if self.has_addresses(step.line) and not (
+                kept and (self.has_made_up(step) or self._is_alternative(step, kept))
+            ):
+                kept.append(step)
+        return Program(kept)
+
+    def _is_alternative(self, step: Step, others: Sequence[Step]) -> bool:
+        """Whether a call of another function adds no value and no word of the request.
+
+        A model that knows two shops asks both, although the request names one.
+        """
+        if step.needs or not step.purpose or step.function in [each.function for each in others]:
+            return False
+        words = [shared_words(each.purpose, self.said) for each in others]
+        values = [each.literals for each in others]
+        new = step.literals.difference(*values)
+        adds = any(re.search(rf"(?i)(?<!\w){re.escape(each)}(?!\w)", self.question) for each in new)
+        return not adds and not shared_words(step.purpose, self.said).difference(*words)
+
+    def has_made_up(self, step: Step) -> bool:
+        """Whether a required argument of the step comes neither from the conversation nor from
+        another step."""
+        try:
+            arguments = {} if step.needs else step.call_arguments({})
+        except Unresolved:
+            return False
+        return any(
+            self._makes_up(step.function.schema(name), value)
+            for name, value in arguments.items()
+            if name in step.function.required
+        )
+
+    def has_unknown_number(self, step: Step) -> bool:
+        """Whether a required number of the step comes neither from the conversation nor from
+        another step. A calculation with numbers of the conversation does."""
+        known = self.request_numbers
+        return not step.needs and any(
+            value != step.function.schema(name).get("default") and not known.explain(value)
+            for name in step.function.required & step.arguments.keys()
+            for value in numbers_of(step.arguments[name])
+        )
+
+    def _makes_up(self, schema: Schema, value: object) -> bool:
+        known = bool(schema.get("enum")) or value == schema.get("default")
+        return not known and is_made_up(value, self.said)
+
+    def has_addresses(self, text: str) -> bool:
+        """Whether all addresses of the text are in the conversation, in a result, or in the
+        description of a function."""
+        if not (addresses := _ADDRESS.findall(text)):
+            return True
+        results = compact_json([each.output for each in self.made()])
+        described = [each.definition() for each in self.functions]
+        texts = (self.said, self.asked.facts, results, *described)
+        return all(any(each in text for text in texts) for each in addresses)
+
+    def missing_units(self) -> set[str]:
+        """The units that the request wants a result in, and that no result and no call has.
+
+        A model would write "9 m/s" for a result of 9 km/h.
+        """
+        made = self.made()
+        if not made:
+            return set()
+        has = compact_json([(each.call.json, each.output) for each in made]).lower()
+        wanted = {found[1].lower() for found in _WANTED_UNIT.finditer(self.question)}
+        return {unit for unit in wanted if unit not in has}
+
+    def may_make(self, call: FunctionCall, others: Sequence[FunctionCall] = ()) -> bool:
+        """Whether the call is a new one, without a made-up address."""
+        return call_key(call) not in self.already(others) and self.has_addresses(call.json or "")
+
+    def already(self, calls: Sequence[FunctionCall] = ()) -> set[tuple[str, bytes]]:
+        """The calls since the last question, and these."""
+        made = [call for each in _since_question(self.request) for call in _calls_in(each)]
+        return {call_key(call) for call in (*made, *calls)}
+
+
+def given_arguments(step: Step) -> dict[str, Any]:
+    """The arguments that need no result, without those that are the parameters' defaults."""
+    try:
+        arguments = step.call_arguments({})
+    except Unresolved:
+        return {}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value != step.function.schema(name).get("default")
+    }
+
+
+def last_question(request: ModelRequest) -> str:
+    return next((each.text for each in reversed(request.messages) if each.role == "user"), "")
+
+
+def _question(request: ModelRequest) -> str:
+    """The last question; a short one, such as "And in Rome?", with the one before it.
+
+    "What is that in miles?" refers to the last answer, not to the question before it.
+    """
+    questions = [each.text for each in request.messages if each.role == "user" and each.text]
+    if not questions:
+        return ""
+    last = questions[-1]
+    is_short = len(last.split()) <= _SHORT_REQUEST_WORDS and not _REFERS.search(last)
+    if is_short and len(questions) > 1:
+        last = f"{questions[-2]} {last}"
+    return quoted(last[-_MAX_REQUEST_CHARS:])[1:-1]
+
+
+def _facts(request: ModelRequest) -> str:
+    """The caller's system message, shortened, without what it says about the assistant's words.
+
+    A model that reads "answer in one sentence" there would answer, and write no program.
+    """
+    system = next((each.text for each in request.messages if each.role == "system"), "")
+    sentences = [each for each in _AFTER_SENTENCE.split(system) if not _BEHAVIOUR.search(each)]
+    return _plain(" ".join(sentences)[:_MAX_FACTS_CHARS])
+
+
+def _earlier(request: ModelRequest) -> str:
+    """The last messages before the question, shortened."""
+    said = [
+        f"{each.role}: {_plain(each.text[:_MAX_EARLIER_CHARS])}"
+        for each in _before_question(request)
+        if each.role in ("user", "assistant") and each.text
+    ]
+    return "\n".join(said[-_MAX_EARLIER:])
+
+
+def _plain(text: str) -> str:
+    """The text as one line without markers."""
+    return quoted(text)[1:-1]
+
+
+def _numbers(request: ModelRequest, *, with_results: bool) -> Numbers:
+    known = Numbers()
+    for message in (
+        request.messages
+        if with_results
+        else (*_before_question(request), request.messages[_last_index(request)])
+    ):
+        if message.role != "system" and message.text:
+            known.add(message.text)
+        for response in message.responses:
+            known.add(response.output if response.error is None else response.error)
+    return known
+
+
+def _last_index(request: ModelRequest) -> int:
+    """The place of the last question."""
+    for index in range(len(request.messages) - 1, -1, -1):
+        if request.messages[index].role == "user" and not request.messages[index].responses:
+            return index
+    return 0
+
+
+def _before_question(request: ModelRequest) -> Sequence[Message]:
+    return request.messages[: _last_index(request)]
+
+
+def _since_question(request: ModelRequest) -> Sequence[Message]:
+    return request.messages[_last_index(request) :]
+
+
+def _calls_in(message: Message) -> list[FunctionCall]:
+    return [part for part in message.parts if isinstance(part, FunctionCall)]
+
+
+def _value(output: Any) -> Any:
+    """The value of a result that is JSON text."""
+    if isinstance(output, str) and output.lstrip()[:1] in ("{", "["):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(output)
+    return output
+
+
+def call_key(call: FunctionCall) -> tuple[str, bytes]:
+    return call.name, msgspec.json.encode(call.arguments, order="deterministic")
