@@ -46,7 +46,10 @@ class Stage(NamedTuple):
 GATEWAY = Stage(("tests/gateway/routes", "tests/gateway/runs"))
 STAGES: dict[str, tuple[Stage, ...]] = {
     "loop": (Stage(("tests/loop",)), Stage(("tests/client", "tests/runs")), GATEWAY),
-    "runs/jetstream": (Stage(("tests/runs/jetstream",), quick=False),),
+    "runs/jetstream": (
+        Stage(("tests/runs/jetstream",), quick=False),
+        Stage(("tests/runs",), quick=False),
+    ),
     "runs/sqlite": (Stage(("tests/runs",)), Stage(("tests/runs",), quick=False)),
     "runs": (Stage(("tests/runs",)), Stage(("tests/client",)), GATEWAY),
     "wires": (Stage(("tests/wires",)), Stage(("tests/models", "tests/testing")), GATEWAY),

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpcore2
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import needs, scheduling
@@ -50,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "no_wire(reason, *wires): what these wires cannot carry")
     if QUICK:
         config.pluginmanager.register(needs.Guard())
+    # The SDKs' clients share one TLS context: to read the certificates takes 30 ms.
+    httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
     engine.available_cores = lambda: 1  # on busy cores, two threads mostly wait for each other
     gc.disable()  # until all tests are collected: nearly everything that is imported stays
 

@@ -278,19 +278,20 @@ def test_text_beside_results_follows_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mime", "kind"),
+    ("mime", "kind", "form"),
     [
-        ("image/png", "image_url"),
-        ("audio/wav", "input_audio"),
-        ("audio/mpeg", "input_audio"),
-        ("application/pdf", "file"),
+        ("image/png", "image_url", None),
+        ("audio/wav", "input_audio", "wav"),
+        ("audio/x-wav", "input_audio", "wav"),
+        ("audio/wave", "input_audio", "wav"),
+        ("audio/mpeg", "input_audio", "mp3"),
+        ("application/pdf", "file", None),
     ],
 )
-def test_bytes_are_encoded_by_their_kind(mime: str, kind: str) -> None:
+def test_bytes_are_encoded_by_their_kind(mime: str, kind: str, form: str | None) -> None:
     (wire,) = encode_message(Message.user(InlineData(b"x", mime)))
     assert wire["content"][0]["type"] == kind
-    if mime == "audio/mpeg":
-        assert wire["content"][0]["input_audio"]["format"] == "mp3"
+    assert wire["content"][0][kind].get("format") == form
 
 
 def test_urls_that_this_wire_does_not_support_are_refused() -> None:

@@ -130,7 +130,9 @@ def test_a_caller_that_is_not_the_model_goes_back() -> None:
     events = answered(*block(0, {**CALL, "caller": caller}))
     assert encode_blocks(turn_of(events))[0]["caller"] == caller
     direct = answered(*block(0, {**CALL, "caller": {"type": "direct"}}))
-    assert "caller" not in encode_blocks(turn_of(direct))[0]
+    assert encode_blocks(turn_of(direct))[0] == CALL
+    (call,) = turn_of(direct).calls
+    assert call.extra == {}
 
 
 def test_server_tools_and_unknown_blocks_are_whole_parts() -> None:

@@ -420,6 +420,34 @@ def test_a_stored_item_is_found_by_its_reference() -> None:
         read_request(body, LIMITS)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "code_interpreter_call",
+        "computer_call",
+        "computer_call_output",
+        "file_search_call",
+        "image_generation_call",
+        "local_shell_call",
+        "local_shell_call_output",
+        "shell_call",
+        "shell_call_output",
+        "web_search_call",
+    ],
+)
+def test_an_item_of_a_tool_of_openai_is_kept_as_it_is(kind: str) -> None:
+    item = {"type": kind, "id": "i_1", "call_id": "c_1", "status": "completed"}
+    parts = [part for each in decode_input([item]).messages for part in each.parts]
+    assert parts == [Opaque("responses", item)]
+
+
+def test_a_response_is_stored_unless_the_request_says_otherwise() -> None:
+    assert options_of(request().answer).store
+    assert not options_of(request(store=False).answer).store
+
+
 def test_a_compacted_conversation_is_restored() -> None:
     said = (Message.user("long"), Message.assistant("story"))
     item = compaction_item(response_id(RUN), said)
