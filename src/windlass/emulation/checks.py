@@ -138,7 +138,7 @@ class CheckedModel:
     def __repr__(self) -> str:
         return f"CheckedModel({self._model!r})"
 
-    async def _first_turn(self, task: "Task") -> AsyncGenerator[ModelEvent, None]:
+    async def _first_turn(self, task: Task) -> AsyncGenerator[ModelEvent, None]:
         try:
             program, spent = await self._program(task)
         except ModelError as problem:
@@ -158,7 +158,7 @@ class CheckedModel:
                 yield event
 
     async def _checked_answer(
-        self, task: "Task", spent: Usage, another: "_AnotherStep"
+        self, task: Task, spent: Usage, another: "_AnotherStep"
     ) -> AsyncGenerator[ModelEvent, None]:
         """Answers in words. If a number is made up, `another` may return calls in its place."""
         if task.request.settings.response_schema is not None:
@@ -187,7 +187,7 @@ class CheckedModel:
             yield TextDelta(sentences.held)
         yield end
 
-    async def _after_results(self, task: "Task") -> AsyncGenerator[ModelEvent, None]:
+    async def _after_results(self, task: Task) -> AsyncGenerator[ModelEvent, None]:
         spent = Usage()
         made = task.made()
         try:
@@ -210,7 +210,7 @@ class CheckedModel:
                 yield event
             return
 
-        async def another(task: "Task") -> tuple[list[FunctionCall], Usage]:
+        async def another(task: Task) -> tuple[list[FunctionCall], Usage]:
             call, usage = await self._missing_step(task, program, values)
             return [call] if call is not None and task.may_make(call) else [], usage
 
@@ -218,7 +218,7 @@ class CheckedModel:
             async for event in events:
                 yield event
 
-    async def _after_error(self, task: "Task") -> AsyncGenerator[ModelEvent, None]:
+    async def _after_error(self, task: Task) -> AsyncGenerator[ModelEvent, None]:
         """The model may put a failed call right, but not make it again as it was."""
         held: list[ModelEvent] = []
         spent = Usage()
@@ -241,7 +241,7 @@ class CheckedModel:
                 async for event in events:
                     yield event
 
-    async def _program(self, task: "Task") -> tuple[Program, Usage]:
+    async def _program(self, task: Task) -> tuple[Program, Usage]:
         """The program of the request. A model writes the same one again, so it is kept."""
         key = task.asked.text()
         if key in self._programs:
@@ -269,7 +269,7 @@ class CheckedModel:
         self._programs[key] = program
         return program, spent
 
-    async def _begun_anyway(self, task: "Task") -> tuple[Program, Usage]:
+    async def _begun_anyway(self, task: Task) -> tuple[Program, Usage]:
         """A program for a request for which `none` was the likeliest word, but a call likelier."""
         names = [each.name for each in task.functions]
         said = await self._said(planning(task.asked, names))
@@ -279,7 +279,7 @@ class CheckedModel:
             return Program(()), said.usage
         return program, said.usage
 
-    async def _begun_otherwise(self, task: "Task", first: Step) -> tuple[Program | None, Usage]:
+    async def _begun_otherwise(self, task: Task, first: Step) -> tuple[Program | None, Usage]:
         """A program that begins with another function, because `first` has a made-up number.
 
         Either the model left out a step and made up its result, or it calculates what another
@@ -299,7 +299,7 @@ class CheckedModel:
         return (program if after > before else None), spent + usage + more
 
     async def _step(
-        self, task: "Task", program: Program, values: dict[str, Any], step: Step
+        self, task: Task, program: Program, values: dict[str, Any], step: Step
     ) -> tuple[FunctionCall | None, Usage]:
         """The call of a step, with the results of the steps before it.
 
@@ -319,7 +319,7 @@ class CheckedModel:
 
     async def _written_again(
         self,
-        task: "Task",
+        task: Task,
         program: Program,
         values: dict[str, Any],
         functions: Sequence[Signature],
@@ -333,7 +333,7 @@ class CheckedModel:
         return (steps[0] if steps else None), spent
 
     async def _missing_step(
-        self, task: "Task", program: Program, values: dict[str, Any]
+        self, task: Task, program: Program, values: dict[str, Any]
     ) -> tuple[FunctionCall | None, Usage]:
         """A call that no step of the program has, but that the request needs.
 
@@ -348,7 +348,7 @@ class CheckedModel:
             return None, spent
         return _certain(task, step, values), spent
 
-    async def _wanted(self, task: "Task", program: Program, no_call: float) -> tuple[bool, Usage]:
+    async def _wanted(self, task: Task, program: Program, no_call: float) -> tuple[bool, Usage]:
         """Whether the request asks for what the first function of the program does.
 
         A call with a made-up argument is doubtful: only a certain answer counts.
@@ -362,17 +362,17 @@ class CheckedModel:
         limit = _CERTAIN if made_up else _LIKELY if len(program.steps) == 1 else _SEVERAL
         return fit * (1 - no_call) >= limit, usage
 
-    async def _fit(self, task: "Task", tool: FunctionDeclaration) -> tuple[float, Usage]:
+    async def _fit(self, task: Task, tool: FunctionDeclaration) -> tuple[float, Usage]:
         """How likely it is that the function can do what the request asks for."""
         said = await self._said(relevance.asking(task.question, relevance.described(tool)))
         return relevance.fit(said.text, said.likely.get(0, {})), said.usage
 
     def _answer(
-        self, task: "Task", spent: Usage
+        self, task: Task, spent: Usage
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         return aclosing(self._answer_events(task, spent))
 
-    async def _answer_events(self, task: "Task", spent: Usage) -> AsyncGenerator[ModelEvent, None]:
+    async def _answer_events(self, task: Task, spent: Usage) -> AsyncGenerator[ModelEvent, None]:
         """Answers in words, without functions."""
         request = _with_schema(task.request)
         turn = (
@@ -403,7 +403,7 @@ class CheckedModel:
         return Written(text, usage, likely)
 
 
-_AnotherStep: TypeAlias = Callable[["Task"], Awaitable[tuple[list[FunctionCall], Usage]]]
+_AnotherStep: TypeAlias = Callable[[Task], Awaitable[tuple[list[FunctionCall], Usage]]]
 """Returns the calls that a request needs after all, and the usage of finding them."""
 
 
