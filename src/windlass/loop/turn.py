@@ -55,8 +55,16 @@ class TurnBuilder:
     def add(self, event: ModelEvent) -> None:
         match event:
             case TextDelta():
-                if event.about is not None or event.logprobs is not None:
-                    self._describe(event)
+                if (
+                    self._kind is Text
+                    and event.signature is None
+                    and event.extra is None
+                    and event.logprobs is None
+                    and event.about is None
+                ):  # the fast path, for nearly all events
+                    self._pieces.append(event.text)
+                    return
+                self._describe(event)
                 self._say(Text, event)
             case ThoughtDelta():
                 if event.about is not None:

@@ -1,6 +1,6 @@
 """One model turn over HTTP, on any wire: attempts, streams, whole bodies, events."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -8,13 +8,14 @@ from yarl import URL
 
 from windlass.content import Usage
 from windlass.errors import ModelError, clear_frames
-from windlass.events import ModelEvent, TurnEnded
+from windlass.events import ModelEvent, TextDelta, TurnEnded
 from windlass.jsontext import LARGE, by_size, offloaded
 from windlass.model import EventBatches
 from windlass.models.http import Http, Response, cut
 from windlass.models.http1 import HttpError
 from windlass.models.retry import Waiting
 from windlass.wires.sse import SseDecoder
+from windlass.wires.text_frames import TextFrame
 
 _NO_USAGE = Usage()
 
@@ -100,15 +101,14 @@ async def _batches(
                 batch: list[ModelEvent] = []
                 try:
                     while (payloads := await source.payloads()) is not None:
-                        for payload in payloads:
-                            if len(payload) <= LARGE:
-                                batch += source.feed(payload)
-                                continue
+                        read = source.decode(payloads, batch)
+                        while read < len(payloads):
                             if batch:
                                 yielded = True
                                 yield batch
                                 batch = []
-                            batch = await offloaded(source.feed, payload)
+                            batch = await offloaded(source.feed, payloads[read])
+                            read = source.decode(payloads, batch, read + 1)
                         if batch and not source.over:
                             yielded = True
                             yield batch
@@ -148,11 +148,12 @@ async def _batches(
 class _Payloads:
     """An HTTP response as payloads: the events of a stream, or one body."""
 
-    __slots__ = ("_decoder", "_response", "_sse", "feed", "over")
+    __slots__ = ("_decoder", "_frame", "_response", "_sse", "feed", "over")
 
     def __init__(self, response: Response, decoder: TurnDecoder) -> None:
         self._response, self._decoder = response, decoder
         self._sse: SseDecoder | None = None  # set when the response is a stream
+        self._frame = TextFrame()
         self.over = False
         """Whether the last payloads were returned."""
         self.feed: Callable[[bytes], list[ModelEvent]] = decoder.feed
@@ -177,6 +178,27 @@ class _Payloads:
             return sse.feed(chunk)
         self.over = True
         return sse.finish()
+
+    def decode(self, payloads: Sequence[bytes], events: list[ModelEvent], place: int = 0) -> int:
+        """Adds the events of the payloads from `place` on. Returns the place of a large one.
+
+        Decoding a large payload would block the event loop. Without one, returns their number.
+        """
+        frame, feed = self._frame, self.feed
+        while place < len(payloads):
+            if texts := frame.texts(payloads, place):
+                events += map(TextDelta, filter(None, texts))
+                place += len(texts)
+                continue
+            payload = payloads[place]
+            if len(payload) > LARGE:
+                frame.forget()
+                break
+            found = feed(payload)
+            frame.learn(payload, found)
+            events += found
+            place += 1
+        return place
 
     async def _first(self) -> list[bytes]:
         """The first payloads. A server can use the other form, or a wrong `Content-Type`."""

@@ -1,6 +1,6 @@
 """Encodes a run as a chat completion: as one body, or as chunks. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
@@ -36,6 +36,7 @@ from windlass.wires.encoding import gap_between, json_text
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, merged
 from windlass.wires.openai_errors import error_body
+from windlass.wires.text_frames import framed_texts
 
 if TYPE_CHECKING:  # its imports are slow, and only the gateway's document needs them
     from windlass.wires.chat.types import TokenUsage
@@ -273,9 +274,26 @@ class ChunkEncoder:
     def encode(self, events: Iterable[RunEvent]) -> bytes:
         """The chunks of these events; often none."""
         encoders = self._encoders
-        return b"".join(
-            [encoders[kind](self, event) for event in events if (kind := type(event)) in encoders]
-        )
+        chunks: list[bytes] = []
+        texts: list[str] = []
+        for event in events:
+            if (
+                type(event) is TextDelta
+                and self._open
+                and not self._new_text
+                and event.text
+                and event.logprobs is None
+                and event.about is None
+            ):  # the fast path, for nearly all events
+                texts.append(event.text)
+            elif (kind := type(event)) in encoders:
+                if texts:
+                    chunks.append(self._text_chunks(texts))
+                    texts = []
+                chunks.append(encoders[kind](self, event))
+        if texts:
+            chunks.append(self._text_chunks(texts))
+        return b"".join(chunks)
 
     def end(self, reply: Reply | None) -> bytes:
         """The last chunks: the finish reason, the usage if requested, and `[DONE]`."""
@@ -331,23 +349,18 @@ class ChunkEncoder:
         # A turn without calls is the last one.
         return self._release() if self._open or (self._waits and not self._calling) else b""
 
+    def _text_chunks(self, texts: Sequence[str]) -> bytes:
+        """The chunks of texts that continue the text of their round."""
+        self._text_end = texts[-1][-1]
+        return framed_texts(texts, self._text_before, self._text_after)
+
     def _text(self, event: TextDelta) -> bytes:
-        text = event.text
-        if (
-            self._open
-            and text
-            and not self._new_text
-            and event.logprobs is None
-            and event.about is None
-        ):  # the fast path, for nearly all events
-            self._text_end = text[-1]
-            return self._text_before + json_text(text) + self._text_after
         if event.about is not None:
             self._describe(event.about)
         if self._open:
             return self._text_chunk(event)
         self._held.append(event)
-        return b"" if self._waits or not text.strip() else self._release()
+        return b"" if self._waits or not event.text.strip() else self._release()
 
     def _release(self) -> bytes:
         """The chunks of the delayed events, in order."""

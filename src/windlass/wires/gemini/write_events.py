@@ -4,7 +4,7 @@ The rounds of server tools are hidden: the client sees one turn of the model, wi
 it asked for them) and the text of all rounds, and the calls of its own tools at the end.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -43,6 +43,7 @@ from windlass.wires.gemini.messages import PROVIDER, encode_part
 from windlass.wires.gemini.read_events import CANDIDATE
 from windlass.wires.gemini.signatures import Token, encode_token
 from windlass.wires.reply_events import events_of
+from windlass.wires.text_frames import framed_texts
 from windlass.wires.token_limits import CONTEXT_EXCEEDED, prompt_size
 
 FINISH_REASONS: dict[StopReason, str] = {
@@ -395,6 +396,7 @@ class ChunkEncoder:
         """The chunks of these events; often none."""
         parts = self._parts
         chunks: list[bytes] = []
+        texts: list[str] = []
         for event in events:
             if (
                 type(event) is TextDelta
@@ -405,11 +407,14 @@ class ChunkEncoder:
                 and event.extra is None
                 and event.logprobs is None
             ):  # the fast path, for nearly all events
-                text = event.text
-                parts.text_end = text[-1]
-                chunks.append(self._text_before + encode_json(text) + self._text_after)
+                texts.append(event.text)
             else:
+                if texts:
+                    chunks.append(self._text_chunks(texts))
+                    texts = []
                 chunks += map(self._chunk, parts.add(event))
+        if texts:
+            chunks.append(self._text_chunks(texts))
         return b"".join(chunks)
 
     def end(self, reply: Reply | None) -> bytes:
@@ -435,6 +440,11 @@ class ChunkEncoder:
         """
         body = error_body(problem)
         return b"data: " + body + b"\n\n" + body + b"\n" if self._sse else body + b"]"
+
+    def _text_chunks(self, texts: Sequence[str]) -> bytes:
+        """The chunks of texts that continue the text of their round."""
+        self._parts.text_end = texts[-1][-1]
+        return framed_texts(texts, self._text_before, self._text_after)
 
     def _chunk(self, piece: _Piece) -> bytes:
         part = encode_any_json(piece.part)

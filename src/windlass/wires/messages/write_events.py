@@ -4,7 +4,7 @@ Several rounds of a run are one message: the indexes of its blocks run on, and i
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
@@ -44,6 +44,7 @@ from windlass.wires.fields import JsonObject, as_list, as_object, in_words, rest
 from windlass.wires.messages.messages import OWN_CALL_PREFIX, OWN_SIGNATURE, PROVIDER
 from windlass.wires.messages.read_events import STOP_SEQUENCE
 from windlass.wires.reply_events import events_of
+from windlass.wires.text_frames import framed_texts
 from windlass.wires.token_limits import CONTEXT_EXCEEDED, prompt_size
 
 STOP_REASONS: dict[StopReason, str] = {
@@ -599,6 +600,7 @@ class MessageEncoder:
         """The bytes of these events; often none."""
         blocks = self._blocks
         pieces: list[bytes] = []
+        texts: list[str] = []
         for event in events:
             if (
                 type(event) is TextDelta
@@ -607,15 +609,23 @@ class MessageEncoder:
                 and event.text
                 and event.extra is None
             ):  # the fast path, for nearly all events
-                text = event.text
-                blocks.text_end = text[-1]
-                pieces.append(self._text_before + json_text(text) + b"}}\n\n")
+                texts.append(event.text)
                 continue
+            if texts:
+                pieces.append(self._text_deltas(texts))
+                texts = []
             blocks.add(event)
             pieces.append(self._writer.taken())
             if blocks.open == "text":
                 self._text_before = self._writer.before("text")
+        if texts:
+            pieces.append(self._text_deltas(texts))
         return b"".join(pieces)
+
+    def _text_deltas(self, texts: Sequence[str]) -> bytes:
+        """The deltas of texts that continue the open block."""
+        self._blocks.text_end = texts[-1][-1]
+        return framed_texts(texts, self._text_before, b"}}\n\n")
 
     def end(self, reply: Reply) -> bytes:
         """The last events: the stop reason, the usage of the whole run, and `message_stop`."""
