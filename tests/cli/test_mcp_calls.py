@@ -5,7 +5,7 @@ from typing import Any
 from windlass import Part, ToolContext, tool
 from windlass.cli.mcp_server import LocalTools
 from windlass.content import FunctionResponse
-from windlass.toolsets.mcp.serving.calls import Answer
+from windlass.toolsets.mcp.serving.calls import UserDecision
 
 
 class ApprovedCall:
@@ -13,8 +13,8 @@ class ApprovedCall:
 
     arguments, is_modern = "{}", False
 
-    async def ask(self, question: Any) -> Answer:
-        return Answer(approved=question.name == "ask")
+    async def ask(self, question: Any) -> UserDecision:
+        return UserDecision(approved=question.name == "ask")
 
 
 async def test_a_yes_over_mcp_is_to_the_call_and_to_nothing_that_its_tool_asks() -> None:

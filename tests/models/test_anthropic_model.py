@@ -11,7 +11,7 @@ from windlass.model import ModelRequest, Settings
 from windlass.models import create_model
 from windlass.models.anthropic import AnthropicModel, corrected
 from windlass.testing import FakeAnthropic, Turn, call, calls, refuse, say, think
-from windlass.testing.anthropic_rules import Rules
+from windlass.testing.anthropic_rules import AnthropicRules
 from windlass.wires.messages.write_request import ModelTraits, traits_of
 
 NEW = "claude-opus-5-5"
@@ -94,35 +94,35 @@ def request_with(**settings: Any) -> ModelRequest:
 LEARNED: list[Any] = [
     pytest.param(
         "claude-opus-4-1",
-        Rules(max_tokens=32_000, adaptive=False),
+        AnthropicRules(max_tokens=32_000, adaptive=False),
         request_with(max_tokens=64_000),
         lambda body: body["max_tokens"] == 32_000,
         id="the output limit",
     ),
     pytest.param(
         "claude-opus-4-6",
-        Rules(sampling=False),
+        AnthropicRules(sampling=False),
         request_with(temperature=0.5),
         lambda body: "temperature" not in body,
         id="sampling",
     ),
     pytest.param(
         "claude-opus-4-5",
-        Rules(adaptive=True),
+        AnthropicRules(adaptive=True),
         request_with(reasoning_effort="high"),
         lambda body: body["thinking"] == {"type": "adaptive"},
         id="adaptive thinking",
     ),
     pytest.param(
         "claude-opus-4-6",
-        Rules(adaptive=False),
+        AnthropicRules(adaptive=False),
         request_with(reasoning_effort="high"),
         lambda body: body["thinking"]["type"] == "enabled",
         id="thinking by budget",
     ),
     pytest.param(
         NEW,
-        Rules(system_turns=False),
+        AnthropicRules(system_turns=False),
         ModelRequest((*HELLO.messages, Message.system("Be brief."))),
         lambda body: "system" in body,
         id="system turns",
@@ -132,7 +132,7 @@ LEARNED: list[Any] = [
 
 @pytest.mark.parametrize(("model_name", "rules", "request_", "accepted"), LEARNED)
 async def test_a_refusal_is_learned_from_once(
-    model_name: str, rules: Rules, request_: ModelRequest, accepted: Any
+    model_name: str, rules: AnthropicRules, request_: ModelRequest, accepted: Any
 ) -> None:
     async with FakeAnthropic("Hi", rules=rules) as fake:
         model = AnthropicModel(model_name, base_url=fake.base_url, waiting=Waits())

@@ -24,10 +24,10 @@ from yarl import URL
 from windlass.errors import ModelError
 from windlass.models import http1
 from windlass.models.http1 import (
-    Connection,
     ConnectionPool,
     ConnectTimeout,
     Disconnected,
+    HttpConnection,
     HttpError,
     InvalidResponse,
     ReadTimeout,
@@ -84,7 +84,7 @@ async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 @asynccontextmanager
-async def response_of(answer: bytes, *, hold: bool = False) -> AsyncIterator[Connection]:
+async def response_of(answer: bytes, *, hold: bool = False) -> AsyncIterator[HttpConnection]:
     """The response of a server that sends these bytes; with `hold`, it then says no more."""
     async with raw_server(answer, hold=hold) as server:
         connection = await asked(pool_for(server))
@@ -95,7 +95,7 @@ async def response_of(answer: bytes, *, hold: bool = False) -> AsyncIterator[Con
             connection.close()
 
 
-async def asked(pool: ConnectionPool) -> Connection:
+async def asked(pool: ConnectionPool) -> HttpConnection:
     connection = await pool.take()
     connection.send(REQUEST)
     return connection
@@ -179,7 +179,7 @@ def test_a_response_may_arrive_in_any_pieces(cuts: list[int]) -> None:
     answer = CHUNKED + chunks(b"hello ", b"world") + b"0\r\n\r\n"
 
     async def read() -> None:
-        connection = Connection(60.0)
+        connection = HttpConnection(60.0)
         connection.complete = False
         for piece in splits(answer, cuts):
             connection.data_received(piece)
@@ -396,7 +396,7 @@ class Proxy:
             writer.write(self._refusal)
             return
         if head.startswith(b"CONNECT"):
-            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 HttpConnection established\r\n\r\n")
             head = b""
         await joined(reader, writer, self._port, head.replace(b"http://upstream.test:8080", b""))
 

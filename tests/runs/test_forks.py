@@ -351,7 +351,7 @@ def test_another_file_can_be_used_in_a_child_that_was_forked_during_a_write(path
         from windlass.runs.sqlite import connection
 
         connection.FORK_SECONDS = 0.0
-        inherited = connection.Connection(connection.Path(path))
+        inherited = connection.ThreadConnection(connection.Path(path))
         inherited.get(lambda: connection.sqlite3.connect(path))
 
         def work():

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass.testing.anthropic_rules import Rules, check_messages_request, signature_of
+from windlass.testing.anthropic_rules import AnthropicRules, check_messages_request, signature_of
 from windlass.testing.exchange import RequestRefused
 
 USER = {"role": "user", "content": "Hi"}
@@ -26,7 +26,7 @@ def text(value: str, **fields: Any) -> dict[str, Any]:
     return {"type": "text", "text": value, **fields}
 
 
-def checked(rules: Rules = Rules(), **fields: Any) -> Any:  # noqa: B008
+def checked(rules: AnthropicRules = AnthropicRules(), **fields: Any) -> Any:  # noqa: B008
     body = {"model": "m", "max_tokens": 9, "messages": [USER], **fields}
     return check_messages_request(
         {name: value for name, value in body.items() if value is not ...}, rules
@@ -120,7 +120,7 @@ def test_what_is_refused(fields: Any, message: str) -> None:
 
 
 def test_older_models() -> None:
-    old = Rules(adaptive=False, sampling=False, system_turns=False, max_tokens=8192)
+    old = AnthropicRules(adaptive=False, sampling=False, system_turns=False, max_tokens=8192)
     budget = {"type": "enabled", "budget_tokens": 2048}
     assert checked(old, thinking=budget, max_tokens=4096)
     for fields in (

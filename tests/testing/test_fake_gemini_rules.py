@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from windlass.testing.exchange import RequestRefused
-from windlass.testing.gemini_rules import Rules, check_generate_request
+from windlass.testing.gemini_rules import GeminiRules, check_generate_request
 
 USER = {"role": "user", "parts": [{"text": "Hello"}]}
 MODEL = {"role": "model", "parts": [{"text": "Hi"}]}
@@ -139,33 +139,33 @@ TAKEN: list[dict[str, Any]] = [
 @pytest.mark.parametrize(("body", "message"), REFUSED)
 def test_it_is_refused(body: Any, message: str):
     with pytest.raises(RequestRefused) as caught:
-        check_generate_request(body, Rules())
+        check_generate_request(body, GeminiRules())
     assert message in caught.value.message
     assert caught.value.status == 400
 
 
 @pytest.mark.parametrize("body", TAKEN)
 def test_it_is_taken(body: dict[str, Any]):
-    assert check_generate_request(body, Rules())
+    assert check_generate_request(body, GeminiRules())
 
 
 def test_vertex_refuses_ids():
     history = {"contents": [USER, asked("f", id="1"), answered("f")]}
     with pytest.raises(RequestRefused) as caught:
-        check_generate_request(history, Rules(ids=False))
+        check_generate_request(history, GeminiRules(ids=False))
     assert caught.value.message == UNKNOWN.format("id", "contents[1].parts[0].function_call")
     history = {"contents": [USER, asked("f"), answered("f", id="1")]}
     with pytest.raises(RequestRefused, match="function_response"):
-        check_generate_request(history, Rules(ids=False))
+        check_generate_request(history, GeminiRules(ids=False))
 
 
 def test_a_service_may_not_know_json_schema():
     with pytest.raises(RequestRefused, match='Unknown name "parametersJsonSchema"'):
-        check_generate_request(declared(parametersJsonSchema={}), Rules(json_schema=False))
+        check_generate_request(declared(parametersJsonSchema={}), GeminiRules(json_schema=False))
 
 
 def test_gemini_3_wants_a_signature_on_the_first_call_of_each_step():
-    rules = Rules(signatures=True)
+    rules = GeminiRules(signatures=True)
     first, second = asked("f", "g", signature="c2ln"), asked("f", signature="c2ln")
     good = [USER, first, answered("f", "g"), second, answered("f")]
     assert check_generate_request({"contents": good}, rules)
@@ -180,4 +180,4 @@ def test_gemini_3_wants_a_signature_on_the_first_call_of_each_step():
 
 def test_steps_before_the_last_user_message_need_no_signature():
     history = [USER, asked("f"), answered("f"), MODEL, USER]
-    assert check_generate_request({"contents": history}, Rules(signatures=True))
+    assert check_generate_request({"contents": history}, GeminiRules(signatures=True))

@@ -5,14 +5,14 @@ import pytest
 from windlass.wires.token_limits import (
     CONTEXT_EXCEEDED,
     OutputLimit,
-    PromptSize,
+    RefusedPrompt,
     is_context_exceeded,
     output_limit,
     prompt_size,
 )
 from windlass.wires.upstream_errors import problem_in, problem_of
 
-SIZE = PromptSize(9000, 8192)
+SIZE = RefusedPrompt(9000, 8192)
 TOO_LONG = [
     (
         (
@@ -68,7 +68,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("message", "size"), TOO_LONG)
 def test_a_prompt_that_is_too_long_is_known_by_its_message(
-    message: str, size: PromptSize | None
+    message: str, size: RefusedPrompt | None
 ) -> None:
     assert is_context_exceeded(400, None, message)
     assert prompt_size(message) == size

@@ -22,7 +22,7 @@ from windlass.client.options import (
 )
 from windlass.client.output import (
     ANY_TEXT,
-    Asked,
+    AskedOutput,
     JsonSchema,
     OutputForm,
     ResumedOutputs,
@@ -191,7 +191,7 @@ class AsyncClient:
         Raises `ModelError` and `OutputInvalid`; with `on_limit="error"` also `RoundLimitExceeded`
         and `BudgetExceeded`.
         """
-        asked = Asked(output, output_validator)
+        asked = AskedOutput(output, output_validator)
         return await self.answer(with_images(prompt, images), tools, options, asked=asked)
 
     @overload
@@ -240,7 +240,7 @@ class AsyncClient:
         **options: Unpack[RunOptions],
     ) -> AsyncStream[Any]:
         """Does the same as a stream of events, for `async with`. Leaving it early stops the run."""
-        shown, asked = with_images(prompt, images), Asked(output, output_validator)
+        shown, asked = with_images(prompt, images), AskedOutput(output, output_validator)
         kind = None if output is None else type_of(output)
         return AsyncStream(lambda: self.launch(shown, tools, options, asked=asked), kind)
 
@@ -292,7 +292,7 @@ class AsyncClient:
         """Starts a run in the background. Raises `TooManyRuns`."""
         active = self._service.active
         active.admit()
-        shown, asked = with_images(prompt, images), Asked(output, output_validator)
+        shown, asked = with_images(prompt, images), AskedOutput(output, output_validator)
         run = await self.launch(shown, tools, options, asked=asked, admit=active.admit)
         active.add(run)
         if run.log.settled is not None:
@@ -447,7 +447,7 @@ class AsyncClient:
         options: RunOptions,
         chat: str = "",
         *,
-        asked: Asked = ANY_TEXT,
+        asked: AskedOutput = ANY_TEXT,
     ) -> Reply:
         """Runs a prompt to its end, in a chat if one is given."""
         plan, origin = await self._plan(prompt, tools, options, asked)
@@ -466,7 +466,7 @@ class AsyncClient:
         options: RunOptions,
         *,
         chat: str = "",
-        asked: Asked = ANY_TEXT,
+        asked: AskedOutput = ANY_TEXT,
         on_reply: Callable[[Reply], None] | None = None,
         admit: Callable[[], None] = lambda: None,
     ) -> AsyncRun:
@@ -491,7 +491,7 @@ class AsyncClient:
         prompt: Prompt,
         tools: Iterable[Any] | None,
         options: RunOptions,
-        asked: Asked,
+        asked: AskedOutput,
         live: bool = False,
     ) -> tuple[RunPlan, Origin]:
         options = checked(cast("RunOptions", {**self._defaults, **options}))

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar, Unpack, cast, overload
 
 from windlass.client.images import Image, with_images
 from windlass.client.options import Prompt, RunOptions, messages_from
-from windlass.client.output import Asked, JsonSchema, OutputForm, OutputOptions, type_of
+from windlass.client.output import AskedOutput, JsonSchema, OutputForm, OutputOptions, type_of
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message, Part, Role, paired
 from windlass.errors import ConfigError, WindlassError
@@ -39,7 +39,7 @@ class ChatClient(Protocol):
         options: RunOptions,
         chat: str,
         *,
-        asked: Asked,
+        asked: AskedOutput,
     ) -> Reply: ...
 
     async def launch(
@@ -49,7 +49,7 @@ class ChatClient(Protocol):
         options: RunOptions,
         *,
         chat: str,
-        asked: Asked,
+        asked: AskedOutput,
         on_reply: Callable[[Reply], None] | None,
     ) -> AsyncRun: ...
 
@@ -124,7 +124,7 @@ class AsyncChat:
         A failure does not change the conversation. Raises `ConfigError` if calls have no result.
         """
         await self.load()
-        shown, asked = with_images(prompt, images), Asked(output, output_validator)
+        shown, asked = with_images(prompt, images), AskedOutput(output, output_validator)
         began = time.time()
         reply = await self._client.answer(
             self._next(shown), self._tools, self._with_options(options), self.id, asked=asked
@@ -174,7 +174,7 @@ class AsyncChat:
         **options: Unpack[OutputOptions],
     ) -> AsyncStream[Any]:
         """Does the same as `send`, as a stream."""
-        shown, asked = with_images(prompt, images), Asked(output, output_validator)
+        shown, asked = with_images(prompt, images), AskedOutput(output, output_validator)
         kind = None if output is None else type_of(output)
 
         async def start() -> AsyncRun:

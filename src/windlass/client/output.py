@@ -36,17 +36,17 @@ def type_of(output: Any) -> "OutputType":
     return output_type(output)
 
 
-class Asked(NamedTuple):
+class AskedOutput(NamedTuple):
     """What a call asks of its answer."""
 
     output: Any = None
     validator: OutputValidator | None = None
 
 
-ANY_TEXT = Asked()
+ANY_TEXT = AskedOutput()
 
 
-def check_of(asked: Asked, options: RunOptions) -> OutputCheck | None:
+def check_of(asked: AskedOutput, options: RunOptions) -> OutputCheck | None:
     """Returns the check of a run; None without `output`. Raises `ConfigError`."""
     output, validator = asked
     if output is None:

@@ -13,7 +13,7 @@ from windlass.client.chat import AsyncChat
 from windlass.client.chats import ChatRecord
 from windlass.client.images import Image, with_images
 from windlass.client.options import ClientOptions, Prompt, RunOptions
-from windlass.client.output import Asked, JsonSchema, OutputForm, OutputOptions
+from windlass.client.output import AskedOutput, JsonSchema, OutputForm, OutputOptions
 from windlass.client.portal import close_at_exit, close_when_idle, portal
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
@@ -112,7 +112,7 @@ class Client:
         **options: Unpack[RunOptions],
     ) -> Reply[Any]:
         """Sends the prompt, runs the tools that the model calls, and returns the reply."""
-        asked = Asked(output, output_validator)
+        asked = AskedOutput(output, output_validator)
         shown = with_images(prompt, images)
         return portal().run(self._client.answer(shown, tools, options, asked=asked))
 

@@ -14,9 +14,9 @@ from yarl import URL
 
 from windlass.errors import ConfigError, ModelError, StreamCut, clear_frames
 from windlass.models.http1 import (
-    Connection,
     ConnectionPool,
     ConnectTimeout,
+    HttpConnection,
     HttpError,
     InvalidResponse,
     ProxyRefused,
@@ -31,7 +31,7 @@ from windlass.wires.upstream_errors import problem_of
 
 log = logging.getLogger("windlass.models")
 
-Response = Connection
+Response = HttpConnection
 """A connection, from the start of its response until it is released."""
 MAX_ERROR_BODY = 2**16
 END_OF_BODY_TIMEOUT = 0.1  # for the end of a body whose last event has come

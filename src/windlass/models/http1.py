@@ -86,7 +86,7 @@ class Server(NamedTuple):
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """A connection with one request at a time, and the response to the last one."""
 
     def __init__(self, read_timeout: float) -> None:
@@ -328,13 +328,13 @@ class ConnectionPool:
     def __init__(self, server: Server, timeouts: Timeouts) -> None:
         self._server, self._timeouts = server, timeouts
         self._loop = asyncio.get_running_loop()
-        self._all: set[Connection] = set()
-        self._idle: list[Connection] = []
+        self._all: set[HttpConnection] = set()
+        self._idle: list[HttpConnection] = []
         """The connections without a request, the last used last."""
         self._sweeping: asyncio.TimerHandle | None = None
         self.closed = False
 
-    async def take(self) -> Connection:
+    async def take(self) -> HttpConnection:
         """An idle connection, or a new one. Raises `HttpError`."""
         while self._idle:
             connection = self._idle.pop()
@@ -351,14 +351,14 @@ class ConnectionPool:
         except OSError as error:
             raise Unreachable from error
 
-    def put(self, connection: Connection) -> None:
+    def put(self, connection: HttpConnection) -> None:
         """Takes an unused connection back."""
         connection.idle_since = self._loop.time()
         self._idle.append(connection)
         if self._sweeping is None:
             self._sweeping = self._loop.call_later(KEEP_ALIVE, self._sweep)
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: HttpConnection) -> None:
         """Forgets a closed connection."""
         self._all.discard(connection)
         if connection in self._idle:
@@ -388,7 +388,7 @@ class ConnectionPool:
             due = self._idle[0].idle_since + KEEP_ALIVE
             self._sweeping = self._loop.call_at(due, self._sweep)
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> HttpConnection:
         server, proxy = self._server, self._server.proxy
         if proxy is None:
             transport, connection = await self._opened(server.host, server.port, server.tls)
@@ -403,7 +403,7 @@ class ConnectionPool:
 
     async def _opened(
         self, host: str, port: int, tls: bool
-    ) -> tuple[asyncio.Transport, Connection]:
+    ) -> tuple[asyncio.Transport, HttpConnection]:
         sock = await start_connection(
             await self._addresses(host, port), happy_eyeballs_delay=ADDRESS_DELAY, interleave=1
         )
@@ -427,8 +427,8 @@ class ConnectionPool:
             return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
     async def _tunnel(
-        self, transport: asyncio.Transport, connection: Connection, proxy: URL
-    ) -> tuple[asyncio.Transport, Connection]:
+        self, transport: asyncio.Transport, connection: HttpConnection, proxy: URL
+    ) -> tuple[asyncio.Transport, HttpConnection]:
         """A TLS connection to the server through the proxy."""
         server, target = self._server, self._server.target
         lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *credentials(proxy, "Proxy-")]
@@ -448,8 +448,8 @@ class ConnectionPool:
         assert secure is not None
         return secure, inner
 
-    def _protocol(self) -> Connection:
-        return Connection(self._timeouts.read)
+    def _protocol(self) -> HttpConnection:
+        return HttpConnection(self._timeouts.read)
 
 
 def credentials(url: URL, prefix: str = "") -> list[str]:

@@ -42,7 +42,7 @@ MAX_CACHE_MARKS = 4
 MIN_BUDGET = 1024
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class AnthropicRules(Struct, frozen=True, kw_only=True):
     """What the model of a request supports."""
 
     max_tokens: int = 128_000
@@ -52,7 +52,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     sampling: bool = True
 
 
-ANY_MODEL = Rules()
+ANY_MODEL = AnthropicRules()
 
 
 def signature_of(thinking: str) -> str:
@@ -63,7 +63,7 @@ def signature_of(thinking: str) -> str:
 
 def check_messages_request(
     body: object,
-    rules: Rules = ANY_MODEL,
+    rules: AnthropicRules = ANY_MODEL,
     *,
     counting: bool = False,
 ) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def check_messages_request(
     return request
 
 
-def _check_limit(request: dict[str, Any], rules: Rules) -> None:
+def _check_limit(request: dict[str, Any], rules: AnthropicRules) -> None:
     limit = request.get("max_tokens")
     if limit is None:
         raise _missing("max_tokens")
@@ -117,7 +117,7 @@ def _check_system(system: object) -> None:
         _check_text(_block(block, where, _BLOCKS["system"]), where)
 
 
-def _check_conversation(messages: list[Any], rules: Rules) -> None:
+def _check_conversation(messages: list[Any], rules: AnthropicRules) -> None:
     turns: list[tuple[str, list[dict[str, Any]], int]] = []
     for place, value in enumerate(messages):
         message = _object(value, f"messages.{place}")
@@ -287,7 +287,7 @@ def _check_tool_choice(choice: object, names: list[str]) -> None:
             raise RequestRefused(400, "tool_choice: Input should be a valid dictionary")
 
 
-def _check_thinking(request: dict[str, Any], rules: Rules) -> None:
+def _check_thinking(request: dict[str, Any], rules: AnthropicRules) -> None:
     config = request.get("thinking")
     if config is None:
         return
@@ -324,7 +324,7 @@ def _check_thinking(request: dict[str, Any], rules: Rules) -> None:
             raise RequestRefused(400, "thinking: Input tag does not match any of the expected tags")
 
 
-def _check_sampling(request: dict[str, Any], rules: Rules) -> None:
+def _check_sampling(request: dict[str, Any], rules: AnthropicRules) -> None:
     given = [name for name in ("temperature", "top_p", "top_k") if request.get(name) is not None]
     if given and not rules.sampling:
         raise RequestRefused(400, f"`{given[0]}` is deprecated for this model.")

@@ -10,7 +10,7 @@ from windlass.content import AnyPart, FunctionCall, Opaque, Text, Thought, Usage
 from windlass.jsontext import decode_json
 from windlass.testing.anthropic_rules import (
     ANY_MODEL,
-    Rules,
+    AnthropicRules,
     check_messages_request,
     signature_of,
 )
@@ -62,7 +62,7 @@ class FakeAnthropic(FakeUpstream):
         *,
         api_key: str | None = None,
         models: Sequence[str] = (),
-        rules: Rules = ANY_MODEL,
+        rules: AnthropicRules = ANY_MODEL,
         port: int = 0,
         **options: Unpack[TransportOptions],
     ) -> None:

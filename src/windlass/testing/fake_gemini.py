@@ -30,7 +30,7 @@ from windlass.testing.exchange import (
     TransportOptions,
     json_bytes,
 )
-from windlass.testing.gemini_rules import Rules, check_generate_request
+from windlass.testing.gemini_rules import GeminiRules, check_generate_request
 from windlass.testing.script import Pieces, Refuse, Script, Turn, split, with_ids
 from windlass.testing.upstream import FakeUpstream
 
@@ -105,7 +105,7 @@ class FakeGemini(FakeUpstream):
         model = found["model"]
         self._check_model(model, found["version"])
         signatures = self._signs(model)
-        rules = Rules(ids=not vertex, json_schema=self._json_schema, signatures=signatures)
+        rules = GeminiRules(ids=not vertex, json_schema=self._json_schema, signatures=signatures)
         request = check_generate_request(received.body, rules)
         events = received.query.get("alt") == "sse"
         wants_stream = found["verb"] == "streamGenerateContent"

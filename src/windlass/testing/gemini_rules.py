@@ -50,7 +50,7 @@ _MISSING_SIGNATURE = (
 )
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class GeminiRules(Struct, frozen=True, kw_only=True):
     """Differences between Google's services and models."""
 
     ids: bool = True
@@ -70,7 +70,7 @@ class _ContentTurn(Struct):
         return [part[name] for part in self.parts if name in part]
 
 
-def check_generate_request(body: object, rules: Rules) -> dict[str, Any]:
+def check_generate_request(body: object, rules: GeminiRules) -> dict[str, Any]:
     """The body with camel-case names, if Gemini would accept it. Raises `RequestRefused`."""
     if not isinstance(body, dict):
         raise _refused("Invalid JSON payload received. Unexpected end of string.")
@@ -102,7 +102,7 @@ def _turn(place: int, said: dict[str, Any]) -> _ContentTurn:
     return _ContentTurn(place, role, said["parts"])
 
 
-def _check_part(part: dict[str, Any], path: str, rules: Rules) -> None:
+def _check_part(part: dict[str, Any], path: str, rules: GeminiRules) -> None:
     data = [name for name in _DATA if name in part]
     if not data:
         where = f"GenerateContentRequest.{path}.data"

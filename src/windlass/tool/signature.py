@@ -23,7 +23,7 @@ from windlass.tool.docstrings import Docstring, parse_docstring
 Report = Callable[[float | None, str | None, Any], None]
 
 
-class ApprovalDecision(Protocol):
+class ApprovalOutcome(Protocol):
     """The answer to a request for approval: the fields of `Approval` that a tool needs."""
 
     @property
@@ -34,7 +34,7 @@ class ApprovalDecision(Protocol):
     def reason(self) -> str | None: ...
 
 
-Ask = Callable[[FunctionCall], Awaitable[ApprovalDecision]]
+Ask = Callable[[FunctionCall], Awaitable[ApprovalOutcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Denied:
     reason: str | None = "no approver is available"
 
 
-async def _deny(call: FunctionCall) -> ApprovalDecision:
+async def _deny(call: FunctionCall) -> ApprovalOutcome:
     """Denies every call, as in a direct call, which has no approver."""
     return _Denied()
 

@@ -53,7 +53,7 @@ _MAXIMUM_FIRST = tuple(
 )
 
 
-class PromptSize(NamedTuple):
+class RefusedPrompt(NamedTuple):
     """How long a refused prompt is, and how long it may be, in tokens."""
 
     tokens: int
@@ -67,14 +67,14 @@ def is_context_exceeded(status: int | None, code: str | None, message: str) -> b
     return status in _CONTEXT_STATUSES and _CONTEXT_TEXT.search(message) is not None
 
 
-def prompt_size(message: str) -> PromptSize | None:
+def prompt_size(message: str) -> RefusedPrompt | None:
     """The size of the prompt and its maximum, if the error names both."""
     for pattern in _USED_FIRST:
         if found := pattern.search(message):
-            return PromptSize(_number(found[1]), _number(found[2]))
+            return RefusedPrompt(_number(found[1]), _number(found[2]))
     for pattern in _MAXIMUM_FIRST:
         if found := pattern.search(message):
-            return PromptSize(_number(found[2]), _number(found[1]))
+            return RefusedPrompt(_number(found[2]), _number(found[1]))
     return None
 
 

@@ -11,7 +11,6 @@ from windlass.gateway.config import LimitsConfig
 from windlass.gateway.processes.member import GATEWAY, Assignment, Member, SharedPlaces
 from windlass.gateway.processes.messages import (
     Acquire,
-    Answer,
     Drain,
     Find,
     Force,
@@ -20,6 +19,7 @@ from windlass.gateway.processes.messages import (
     Ready,
     Recall,
     Relax,
+    RequestAnswer,
     Return,
     Spend,
     Store,
@@ -70,7 +70,7 @@ async def test_the_supervisor_counts_the_requests_of_a_key() -> None:
     async with supervised() as (member, supervisor):
         waiting = asyncio.create_task(member.spend("key web", 60))
         assert await supervisor.hear() == Spend(1, "key web", 60)
-        supervisor.say(Answer(1, 2.5))
+        supervisor.say(RequestAnswer(1, 2.5))
         assert await waiting == 2.5
 
 
@@ -79,7 +79,7 @@ async def test_the_supervisor_decides_about_a_slot(granted: bool) -> None:
     async with supervised() as (member, supervisor):
         waiting = asyncio.create_task(member.acquire("model m", 3))
         assert await supervisor.hear() == Acquire(1, "model m", 3)
-        supervisor.say(Answer(1, float(granted)))
+        supervisor.say(RequestAnswer(1, float(granted)))
         assert await waiting is granted
 
 
@@ -87,7 +87,7 @@ async def test_a_released_slot_is_used_again_without_a_question() -> None:
     async with supervised() as (member, supervisor):
         first = asyncio.create_task(member.acquire("model m", 1))
         await supervisor.hear()
-        supervisor.say(Answer(1, 1.0))
+        supervisor.say(RequestAnswer(1, 1.0))
         assert await first
         member.release("model m")
         assert await member.acquire("model m", 1)
@@ -100,7 +100,7 @@ async def test_recalled_slots_go_back_until_the_recall_ends() -> None:
         turns = [asyncio.create_task(member.acquire("model m", 2)) for _ in range(2)]
         for number in (1, 2):
             await supervisor.hear()
-            supervisor.say(Answer(number, 1.0))
+            supervisor.say(RequestAnswer(number, 1.0))
         assert all(await asyncio.gather(*turns))
         member.release("model m")
         supervisor.say(Recall("model m"))
@@ -120,10 +120,10 @@ async def test_a_caller_that_leaves_withdraws_its_question() -> None:
         assert await supervisor.hear() == Acquire(1, "model m", 1)
         waiting.cancel()
         assert await supervisor.hear() == Withdraw(1, "model m")
-        supervisor.say(Answer(1, 1.0))  # it was granted at the same moment
+        supervisor.say(RequestAnswer(1, 1.0))  # it was granted at the same moment
         counted = asyncio.create_task(member.spend("key web", 60))
         await supervisor.hear()
-        supervisor.say(Answer(2, 0.0))
+        supervisor.say(RequestAnswer(2, 0.0))
         await counted  # and so the earlier answer has arrived, too
         supervisor.say(Recall("model m"))
         assert await supervisor.hear() == Return("model m", 1, recalled=True)
@@ -135,7 +135,7 @@ async def test_the_places_of_all_runs_are_slots_with_a_queue() -> None:
         first, second = places.request(limits), places.request(limits)
         assert await supervisor.hear() == Acquire(1, GATEWAY, 5, 7)
         assert await supervisor.hear() == Acquire(2, GATEWAY, 5, 7)
-        supervisor.say(Answer(1, 1.0))
+        supervisor.say(RequestAnswer(1, 1.0))
         assert await first
         places.withdraw(second)
         assert await supervisor.hear() == Withdraw(2, GATEWAY)
@@ -175,5 +175,5 @@ async def test_a_process_stores_what_others_look_for_and_asks_them_itself() -> N
         search = asyncio.create_task(member.search("run_b"))
         assert await supervisor.hear() == Find(1, "run_b")
         assert not search.done()
-        supervisor.say(Answer(1, 1))
+        supervisor.say(RequestAnswer(1, 1))
         await search

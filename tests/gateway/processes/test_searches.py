@@ -1,6 +1,6 @@
 """Searches for runs: passed to the other processes, and answered when all of them have."""
 
-from windlass.gateway.processes.messages import Answer, Find, FromSupervisor, Store
+from windlass.gateway.processes.messages import Find, FromSupervisor, RequestAnswer, Store
 from windlass.gateway.processes.searches import Searches
 
 
@@ -23,7 +23,7 @@ def test_a_search_is_answered_when_every_other_process_has_stored_the_run() -> N
     sent.searches.stored(3, 1)
     assert sent.taken() == []
     sent.searches.stored(2, 1)
-    assert sent.taken() == [(1, Answer(7, 1))]
+    assert sent.taken() == [(1, RequestAnswer(7, 1))]
     sent.searches.stored(2, 1)
     assert sent.taken() == []
 
@@ -31,7 +31,7 @@ def test_a_search_is_answered_when_every_other_process_has_stored_the_run() -> N
 def test_a_process_without_siblings_is_answered_at_once() -> None:
     sent = Sent()
     sent.searches.begin(1, Find(7, ""), [1])
-    assert sent.taken() == [(1, Answer(7, 1))]
+    assert sent.taken() == [(1, RequestAnswer(7, 1))]
 
 
 def test_no_search_waits_for_a_process_that_has_exited() -> None:
@@ -41,6 +41,6 @@ def test_no_search_waits_for_a_process_that_has_exited() -> None:
     sent.taken()
     sent.searches.stored(1, 2)
     sent.searches.remove(2)
-    assert sent.taken() == [(3, Answer(4, 1))]
+    assert sent.taken() == [(3, RequestAnswer(4, 1))]
     sent.searches.stored(3, 1)
-    assert sent.taken() == [(1, Answer(7, 1))]
+    assert sent.taken() == [(1, RequestAnswer(7, 1))]

@@ -21,7 +21,7 @@ from windlass.content import FunctionResponse
 from windlass.errors import ModelError, StreamCut
 from windlass.events import TextDelta, ThoughtDelta, TurnEnded
 from windlass.model import ModelRequest
-from windlass.models.aistudio.page import ChatPage, Watch
+from windlass.models.aistudio.page import ChatPage, TurnWatch
 from windlass.models.aistudio.turn import Grown, Patience, Snapshot
 from windlass.testing import Gate, call, calls, cut, hang, raw_call, say, slow, think
 from windlass.testing.aistudio import (
@@ -273,7 +273,7 @@ async def test_a_spinner_that_never_ends_is_stopped(
 ) -> None:
     """The next request gets a clean page."""
     with replica([hang(), "Hello."]) as fake, monkeypatch.context() as patched:
-        patched.setattr(Watch, "next", out_of_patience_once_asked(fake))
+        patched.setattr(TurnWatch, "next", out_of_patience_once_asked(fake))
         model = model_on(fake.url)
         with pytest.raises(ModelError, match="has not shown anything new") as caught:
             await events_of(model, asking())
@@ -285,9 +285,9 @@ async def test_a_spinner_that_never_ends_is_stopped(
 
 def out_of_patience_once_asked(fake: FakeAIStudio) -> Any:
     """Replaces minutes: the time limit expires as soon as the page has been read."""
-    wait = Watch.next
+    wait = TurnWatch.next
 
-    async def next_report(watch: Watch, seconds: float) -> Snapshot | None:
+    async def next_report(watch: TurnWatch, seconds: float) -> Snapshot | None:
         while not fake.requests:
             if (report := await wait(watch, min(seconds, 0.05))) is not None:
                 return report

@@ -23,7 +23,7 @@ from windlass.gateway import GatewayConfig, create_app
 from windlass.gateway.config import ServerConfig
 from windlass.models.aistudio import AIStudioModel
 from windlass.models.aistudio.config import BrowserConfig
-from windlass.models.aistudio.page import Watch
+from windlass.models.aistudio.page import TurnWatch
 from windlass.models.aistudio.schema import SchemaConverter
 from windlass.models.aistudio.turn import Patience
 from windlass.models.retry import Retry
@@ -328,7 +328,7 @@ def test_a_dialog_that_cannot_be_closed_is_named(ask: Any) -> None:
 def test_a_spinner_that_never_ends_is_a_time_out(
     ask: Any, studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Watch, "next", out_of_patience_once_asked(studio.fake))
+    monkeypatch.setattr(TurnWatch, "next", out_of_patience_once_asked(studio.fake))
     with pytest.raises(openai.InternalServerError, match="has not shown anything new") as caught:
         ask([hang()])
     assert caught.value.status_code == 504

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.browsing import IN_ONE_BROWSER, Chromium, model_in
 
-from windlass.testing.aistudio import FakeAIStudio, Outcome, variant_of
+from windlass.testing.aistudio import FakeAIStudio, TrialResult, variant_of
 from windlass.testing.aistudio.trial import SCRIPT, reset, try_model
 from windlass.testing.aistudio.variants import TRAITS
 from windlass.testing.script import Stepper
@@ -25,7 +25,7 @@ FAILING = {
 """Seeds that no program can read rightly, and what their errors name."""
 
 
-async def outcome_of(chromium: Chromium, seed: int) -> Outcome:
+async def outcome_of(chromium: Chromium, seed: int) -> TrialResult:
     variant = variant_of(seed)
     stepper: Stepper[dict[str, Any]] = Stepper(list(SCRIPT))
     with FakeAIStudio(lambda body: stepper.next(body)) as fake:
@@ -41,7 +41,7 @@ async def outcome_of(chromium: Chromium, seed: int) -> Outcome:
 @pytest.mark.parametrize("seed", SAMPLE)
 async def test_a_variant_that_can_be_read_is_answered(chromium: Chromium, seed: int) -> None:
     outcome = await outcome_of(chromium, seed)
-    assert outcome == Outcome("answered"), variant_of(seed).name
+    assert outcome == TrialResult("answered"), variant_of(seed).name
 
 
 async def test_a_variant_that_cannot_be_read_is_an_error_that_names_the_cause(

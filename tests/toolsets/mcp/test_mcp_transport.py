@@ -22,7 +22,7 @@ from windlass import AsyncClient, ConfigError, FunctionResponse, InlineData
 from windlass.testing import ScriptedModel, call
 from windlass.toolsets.mcp import connection
 from windlass.toolsets.mcp.calls import requires_task, value_of
-from windlass.toolsets.mcp.stdio import Lines, TooLarge
+from windlass.toolsets.mcp.stdio import LineSplitter, TooLarge
 
 PIXEL = "iVBORw0KGgo="
 
@@ -37,7 +37,7 @@ async def response(toolset: Any, name: str, **arguments: Any) -> FunctionRespons
 def test_lines_do_not_depend_on_the_chunks(lines: list[bytes], data: st.DataObject) -> None:
     lines = [line.replace(b"\n", b"") for line in lines]
     text = b"".join(line + b"\n" for line in lines)
-    reader, found = Lines(100), list[bytes | TooLarge]()
+    reader, found = LineSplitter(100), list[bytes | TooLarge]()
     while text:
         size = data.draw(st.integers(1, len(text)))
         found += reader.feed(text[:size])
@@ -55,7 +55,7 @@ def test_lines_do_not_depend_on_the_chunks(lines: list[bytes], data: st.DataObje
     ],
 )
 def test_a_message_that_is_too_large_ends_its_request(message: dict[str, Any]) -> None:
-    reader, found = Lines(1000), list[bytes | TooLarge]()
+    reader, found = LineSplitter(1000), list[bytes | TooLarge]()
     for byte in json.dumps(message).encode() + b"\n{}\n":
         found += reader.feed(bytes([byte]))
     large, after = found

@@ -91,7 +91,7 @@ def test_what_cannot_be_right_is_reported_with_a_message(
 def test_nothing_of_a_server_but_its_label_is_shown() -> None:
     local = server_from("/opt/bin/tool --key SECRET", env={"A": "SECRET"})
     remote = server_from("https://me:SECRET@example.com/SECRET", headers={"A": "SECRET"})
-    assert (repr(local), repr(remote)) == ("McpServer('tool')", "McpServer('example.com')")
+    assert (repr(local), repr(remote)) == ("ServerOptions('tool')", "ServerOptions('example.com')")
 
 
 @pytest.mark.process

@@ -19,7 +19,7 @@ from windlass.messaging.connection import Connection, Msg
 from windlass.toolsets.remote import RemoteSession, calls, execute_in_session, subjects
 from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.calls import Answer, Lost, PendingCalls
-from windlass.toolsets.remote.directory import Member
+from windlass.toolsets.remote.directory import SessionWorker
 from windlass.toolsets.remote.frames import REPLY, Announcement, Busy, Call, Result, decode, encode
 from windlass.worker import Worker
 
@@ -205,9 +205,9 @@ class Line:
         self.now = 100.0
         self.sent: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         """Subjects, each with where the answer goes."""
-        self.lost: list[Member] = []
+        self.lost: list[SessionWorker] = []
         self.calls = PendingCalls("g", self.lost.append, lambda: self.now)
-        self.member = Member(Announcement(worker="slow", session="s", tools=()), self.now)
+        self.member = SessionWorker(Announcement(worker="slow", session="s", tools=()), self.now)
 
     async def publish(self, subject: str, data: bytes, reply: str) -> None:
         self.sent.put_nowait((subject, reply))

@@ -20,7 +20,7 @@ TIMEOUT_SECONDS = 300.0
 MAX_ERROR_CHARS = 300
 
 
-class Outcome(Struct, frozen=True):
+class ProofResult(Struct, frozen=True):
     """What came of the request, and how to fix a failure."""
 
     ok: bool
@@ -28,7 +28,7 @@ class Outcome(Struct, frozen=True):
     fix: str | None = None
 
 
-def prove(gateway: GatewayAddress, request: ProofRequest) -> Outcome:
+def prove(gateway: GatewayAddress, request: ProofRequest) -> ProofResult:
     """Sends the request as the client would."""
     try:
         with _sent(gateway, request.path, request.body, request.headers) as response:
@@ -75,7 +75,9 @@ def _sent(
     return opener.open(request, timeout=TIMEOUT_SECONDS)
 
 
-def _streamed(request: ProofRequest, gateway: GatewayAddress, lines: Iterable[bytes]) -> Outcome:
+def _streamed(
+    request: ProofRequest, gateway: GatewayAddress, lines: Iterable[bytes]
+) -> ProofResult:
     """Reads the events of the answer up to its end."""
     text = ""
     for line in lines:
@@ -92,22 +94,22 @@ def _streamed(request: ProofRequest, gateway: GatewayAddress, lines: Iterable[by
             case {"candidates": [{**others}, *_]} if request.completed in others:
                 return _answered(gateway, text)
             case {"type": "response.failed" | "response.incomplete" | "error" as kind}:
-                return Outcome(False, f"{gateway.model} ended with {kind}: {_problem(event)}")
+                return ProofResult(False, f"{gateway.model} ended with {kind}: {_problem(event)}")
             case {"type": kind} if kind == request.completed:
                 return _answered(gateway, text)
             case {"error": {"message": _}}:
-                return Outcome(False, f"{gateway.model} failed: {_problem(event)}")
+                return ProofResult(False, f"{gateway.model} failed: {_problem(event)}")
             case _:
                 pass
-    return Outcome(
+    return ProofResult(
         False,
         f"the answer ended without {request.completed}",
         "check the log of the gateway, and proxies between it and this machine",
     )
 
 
-def _answered(gateway: GatewayAddress, text: str) -> Outcome:
-    return Outcome(True, f"{gateway.model} answered: {cut(one_line(text), 80)}")
+def _answered(gateway: GatewayAddress, text: str) -> ProofResult:
+    return ProofResult(True, f"{gateway.model} answered: {cut(one_line(text), 80)}")
 
 
 def _event(line: bytes) -> dict[str, Any]:
@@ -127,18 +129,18 @@ def _problem(event: dict[str, Any]) -> str:
 
 def _refused(
     gateway: GatewayAddress, request: ProofRequest, error: urllib.error.HTTPError
-) -> Outcome:
+) -> ProofResult:
     message = _message(error)
     detail = f"{gateway.root}{request.path} answered with status {error.code}: {message}"
     match error.code:
         case 401 | 403:
-            return Outcome(False, detail, _key_fix(gateway))
+            return ProofResult(False, detail, _key_fix(gateway))
         case 404 if "model" in message:
-            return Outcome(False, detail, "name another model with --model")
+            return ProofResult(False, detail, "name another model with --model")
         case 404 | 405:
-            return Outcome(False, detail, "check --url: it must be the address of a gateway")
+            return ProofResult(False, detail, "check --url: it must be the address of a gateway")
         case _:
-            return Outcome(False, detail, "check the log of the gateway")
+            return ProofResult(False, detail, "check the log of the gateway")
 
 
 def _key_fix(gateway: GatewayAddress) -> str:
@@ -149,8 +151,8 @@ def _key_fix(gateway: GatewayAddress) -> str:
     return f"check that {gateway.key_env} contains a key that the gateway knows"
 
 
-def _unreachable(gateway: GatewayAddress, error: Exception) -> Outcome:
-    return Outcome(
+def _unreachable(gateway: GatewayAddress, error: Exception) -> ProofResult:
+    return ProofResult(
         False,
         f"cannot reach {gateway.root}: {_reason(error)}",
         "start the gateway with `windlass serve`, or name another with --url",

@@ -30,7 +30,7 @@ from windlass.gateway.config.environment import (
 from windlass.gateway.config.problems import (
     ConfigProblem,
     ConfigProblems,
-    Lines,
+    LineNumbers,
     Place,
     nearest,
     raise_errors,
@@ -142,7 +142,7 @@ def examine_config(
         content = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         return GatewayConfig(path=path), [_unreadable(path, error)]
-    lines = functools.cache(lambda: Lines(text))
+    lines = functools.cache(lambda: LineNumbers(text))
     problems = ConfigProblems(str(path), lambda place: lines().of(place))
     config = _from_file(path, content, environ, overrides, problems)
     if servers:

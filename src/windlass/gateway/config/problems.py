@@ -93,7 +93,7 @@ def _escaped(char: str) -> str:
     return char if char.isprintable() else f"\\u{ord(char):04x}"
 
 
-class Lines:
+class LineNumbers:
     """The line numbers of a text that is valid TOML."""
 
     def __init__(self, text: str) -> None:

@@ -19,7 +19,7 @@ WAITING = (409, 422, 502, 504)
 """The statuses of a run that fails while its client waits for it."""
 
 
-class Parameter(Struct, frozen=True):
+class RequestParameter(Struct, frozen=True):
     """A parameter of a request. Those of the path are required."""
 
     name: str
@@ -56,7 +56,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     headers: tuple[str, ...] = ()
     body: Any = None
     """The type of the request's JSON body."""
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[RequestParameter, ...] = ()
     problems: tuple[int, ...] = GUARDED
     error: Any = ErrorJson
     """The type of an error's JSON, which depends on the wire."""
@@ -68,18 +68,20 @@ class Operation(Struct, frozen=True, kw_only=True):
 Paths: TypeAlias = dict[str, dict[str, Operation]]
 """The operations of a route family by path and method."""
 
-MODE_PARAMETER = Parameter(
+MODE_PARAMETER = RequestParameter(
     "X-Function-Calling-Mode", "header", "The function calling mode of this request.", ModeJson
 )
-SESSION_PARAMETER = Parameter(
+SESSION_PARAMETER = RequestParameter(
     "X-Windlass-Session",
     "header",
     "A worker session; its tools are available to the run.",
     Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")],
 )
 QueryNumber: TypeAlias = Annotated[int, Field(ge=0, le=10**15 - 1)]
-LIMIT = Parameter("limit", "query", "The maximum number of entries, at most 1,000.", QueryNumber)
+LIMIT = RequestParameter(
+    "limit", "query", "The maximum number of entries, at most 1,000.", QueryNumber
+)
 
 
-def path_parameter(name: str, description: str) -> Parameter:
-    return Parameter(name, "path", description, NonEmptyText)
+def path_parameter(name: str, description: str) -> RequestParameter:
+    return RequestParameter(name, "path", description, NonEmptyText)

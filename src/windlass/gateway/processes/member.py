@@ -17,7 +17,6 @@ from windlass.gateway.config import GatewayConfig, LimitsConfig
 from windlass.gateway.processes.messages import (
     MAX_LINE,
     Acquire,
-    Answer,
     Drain,
     Find,
     Force,
@@ -25,6 +24,7 @@ from windlass.gateway.processes.messages import (
     Ready,
     Recall,
     Relax,
+    RequestAnswer,
     Return,
     Spend,
     Store,
@@ -216,7 +216,7 @@ class Member:
 
     def _handle(self, line: bytes) -> None:
         match from_supervisor(line):
-            case Answer(id=number, value=value):
+            case RequestAnswer(id=number, value=value):
                 _, answer = self._answers.pop(number)
                 if not answer.done():
                     answer.set_result(value)

@@ -68,7 +68,7 @@ LimitMessage: TypeAlias = Spend | Acquire | Withdraw | Force | Return
 FromProcess: TypeAlias = Ready | LimitMessage | Find | Stored
 
 
-class Answer(Struct, frozen=True, tag="answer"):
+class RequestAnswer(Struct, frozen=True, tag="answer"):
     """Answers a request: the seconds to wait for a `Spend`, 1 or 0 for an `Acquire`, 1 for a
     `Find`."""
 
@@ -100,7 +100,7 @@ class Store(Struct, frozen=True, tag="store"):
     """Empty for all runs."""
 
 
-FromSupervisor: TypeAlias = Answer | Recall | Relax | Drain | Store
+FromSupervisor: TypeAlias = RequestAnswer | Recall | Relax | Drain | Store
 
 _from_process = msgspec.json.Decoder(FromProcess)
 _from_supervisor = msgspec.json.Decoder(FromSupervisor)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from windlass.gateway.processes.messages import Answer, Find, FromSupervisor, Store
+from windlass.gateway.processes.messages import Find, FromSupervisor, RequestAnswer, Store
 
 
 class _Search(Struct):
@@ -46,4 +46,4 @@ class Searches:
     def _settle(self, number: int, search: _Search) -> None:
         if not search.asked:
             del self._open[number]
-            self._send(search.asker, Answer(search.question, 1))
+            self._send(search.asker, RequestAnswer(search.question, 1))

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from windlass.gateway.limits.admission import TokenBucket
 from windlass.gateway.processes.messages import (
     Acquire,
-    Answer,
     Force,
     FromSupervisor,
     LimitMessage,
     Recall,
     Relax,
+    RequestAnswer,
     Return,
     Spend,
     Withdraw,
@@ -54,7 +54,7 @@ class SharedLimits:
     def handle(self, process: int, message: LimitMessage) -> None:
         match message:
             case Spend():
-                self._send(process, Answer(message.id, self._spend(message)))
+                self._send(process, RequestAnswer(message.id, self._spend(message)))
                 return
             case Acquire():
                 pool = self._pools.setdefault(message.name, _Pool())
@@ -87,7 +87,7 @@ class SharedLimits:
         for each in pool.waiting:
             if (each[0], each[1].id) == (process, number):
                 pool.waiting.remove(each)
-                self._send(process, Answer(number, 0))
+                self._send(process, RequestAnswer(number, 0))
                 return
 
     def _spend(self, message: Spend) -> float:
@@ -101,7 +101,7 @@ class SharedLimits:
         while pool.waiting and pool.free > 0:
             process, request = pool.waiting.popleft()
             pool.held[process] += 1
-            self._send(process, Answer(request.id, 1))
+            self._send(process, RequestAnswer(request.id, 1))
         if pool.waiting:
             self._recall(name, pool)
             if not pool.asked:
@@ -124,7 +124,7 @@ class SharedLimits:
             if len(kept) < request.max_waiting:
                 kept.append((process, request))
             else:
-                self._send(process, Answer(request.id, 0))
+                self._send(process, RequestAnswer(request.id, 0))
         pool.waiting = kept
 
     def held(self) -> Iterator[tuple[str, int]]:

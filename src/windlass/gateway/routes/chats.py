@@ -23,8 +23,8 @@ from windlass.gateway.openapi.operations import (
     LIMIT,
     WITH_BODY,
     Operation,
-    Parameter,
     Paths,
+    RequestParameter,
     path_parameter,
 )
 from windlass.gateway.routes.runs import MAX_LISTED, read_limit
@@ -81,8 +81,8 @@ PATHS: Paths = {
             summary="Lists the stored chats of this key; the chat with the newest run comes first.",
             parameters=(
                 LIMIT,
-                Parameter("before", "query", "The id of a chat; the list starts after it."),
-                Parameter(
+                RequestParameter("before", "query", "The id of a chat; the list starts after it."),
+                RequestParameter(
                     "q",
                     "query",
                     "Only chats whose title or messages contain this text, of the newest 1,000;"

@@ -28,8 +28,8 @@ from windlass.gateway.openapi.operations import (
     WAITING,
     EventStream,
     Operation,
-    Parameter,
     Paths,
+    RequestParameter,
     path_parameter,
 )
 from windlass.gateway.routes.wire import Wire, answer, input_tokens, read_run_request
@@ -72,8 +72,10 @@ OTHER_PATHS = (
 """The same models under the paths of other versions, and of Vertex AI."""
 
 _MODEL = path_parameter("model", "The model's name; it may contain slashes and colons.")
-_ALT = Parameter("alt", "query", "`sse` for server-sent events; else a stream is a JSON list.")
-_KEY = Parameter("key", "query", "The key, for clients that do not send it in a header.")
+_ALT = RequestParameter(
+    "alt", "query", "`sse` for server-sent events; else a stream is a JSON list."
+)
+_KEY = RequestParameter("key", "query", "The key, for clients that do not send it in a header.")
 _HEADERS = ("X-Windlass-Run-Id", "X-Function-Calling-Mode")
 
 PATHS: Paths = {

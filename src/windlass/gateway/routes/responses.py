@@ -36,9 +36,9 @@ from windlass.gateway.openapi.operations import (
     WAITING,
     EventStream,
     Operation,
-    Parameter,
     Paths,
     QueryNumber,
+    RequestParameter,
     path_parameter,
 )
 from windlass.gateway.routes.following import followed
@@ -108,15 +108,15 @@ SUMMARY_START = "Summary of the conversation so far:\n\n"
 
 _RESPONSE_ID = path_parameter("response_id", "The response's id.")
 ITEM_PARAMETERS = (
-    Parameter("limit", "query", "The maximum number of items, at most 100.", QueryNumber),
-    Parameter("order", "query", "Newest first by default.", Literal["asc", "desc"]),
-    Parameter("after", "query", "The id of an item; the list starts after it."),
+    RequestParameter("limit", "query", "The maximum number of items, at most 100.", QueryNumber),
+    RequestParameter("order", "query", "Newest first by default.", Literal["asc", "desc"]),
+    RequestParameter("after", "query", "The id of an item; the list starts after it."),
 )
 _STREAM = EventStream((ResponseEvent,), last="[DONE]")
 _STREAM_PARAMETERS = (
     _RESPONSE_ID,
-    Parameter("stream", "query", "Whether to stream its events.", Literal["true", "false"]),
-    Parameter(
+    RequestParameter("stream", "query", "Whether to stream its events.", Literal["true", "false"]),
+    RequestParameter(
         "starting_after",
         "query",
         "Streams the events after this sequence number.",

@@ -38,9 +38,9 @@ from windlass.gateway.openapi.operations import (
     ModeJson,
     Operation,
     OtherAnswer,
-    Parameter,
     Paths,
     QueryNumber,
+    RequestParameter,
     path_parameter,
 )
 from windlass.gateway.routes.completions import read_chat_request
@@ -164,29 +164,35 @@ PATHS: Paths = {
             summary="Lists the runs of this key, newest first.",
             parameters=(
                 LIMIT,
-                Parameter(
+                RequestParameter(
                     "before",
                     "query",
                     "The id of a run; only runs that started before it are listed.",
                 ),
-                Parameter("status", "query", "Only runs with this status.", RunStatus),
-                Parameter("reason", "query", "Only runs that ended for this reason.", StopReason),
-                Parameter("model", "query", "Only runs of this model."),
-                Parameter("tool", "query", "Only runs that called this tool, of the newest 1,000."),
-                Parameter(
+                RequestParameter("status", "query", "Only runs with this status.", RunStatus),
+                RequestParameter(
+                    "reason", "query", "Only runs that ended for this reason.", StopReason
+                ),
+                RequestParameter("model", "query", "Only runs of this model."),
+                RequestParameter(
+                    "tool", "query", "Only runs that called this tool, of the newest 1,000."
+                ),
+                RequestParameter(
                     "q",
                     "query",
                     "Only runs whose title contains this text; the case does not matter.",
                 ),
-                Parameter(
+                RequestParameter(
                     "text",
                     "query",
                     "Only runs whose prompt, answer, arguments or results contain this text, of the"
                     " newest 1,000; the case does not matter.",
                 ),
-                Parameter("since", "query", _SINCE, QueryNumber),
-                Parameter("until", "query", _UNTIL, QueryNumber),
-                Parameter("summary", "query", "Whether to include the summary of each run.", bool),
+                RequestParameter("since", "query", _SINCE, QueryNumber),
+                RequestParameter("until", "query", _UNTIL, QueryNumber),
+                RequestParameter(
+                    "summary", "query", "Whether to include the summary of each run.", bool
+                ),
             ),
             answer=RunListJson,
             problems=(400, *GUARDED),
@@ -214,8 +220,8 @@ PATHS: Paths = {
             summary="Streams the events of a run: the stored ones, then new ones as they occur.",
             parameters=(
                 _RUN_ID,
-                Parameter("after", "query", _LAST_READ, QueryNumber),
-                Parameter("Last-Event-ID", "header", _LAST_READ, QueryNumber),
+                RequestParameter("after", "query", _LAST_READ, QueryNumber),
+                RequestParameter("Last-Event-ID", "header", _LAST_READ, QueryNumber),
             ),
             stream=EventStream((RunEventJson,)),
             headers=("X-Windlass-Run-Id",),

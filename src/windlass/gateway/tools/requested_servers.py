@@ -97,12 +97,12 @@ class RequestedServers:
         try:
             from windlass.toolsets.mcp.calls import McpCalls
             from windlass.toolsets.mcp.connection import run_in_background
-            from windlass.toolsets.mcp.options import McpServer
+            from windlass.toolsets.mcp.options import ServerOptions
         except ModuleNotFoundError as error:
             message = f"This gateway cannot use MCP servers: {error.name} is not installed."
             raise Refused(Problem(400, message, "mcp_not_available", server.place)) from None
         calls = McpCalls(
-            McpServer(
+            ServerOptions(
                 url=server.server_url,
                 name=server.server_label,
                 headers=_headers(server),

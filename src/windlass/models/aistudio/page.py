@@ -27,7 +27,7 @@ _UPLOAD_SECONDS = 60.0
 _ATTACHED = "(page) => page.all('attachment', document).filter(page.isVisible).length"
 
 
-class Watch:
+class TurnWatch:
     """The observer's reports of one turn, in order."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class ChatPage:
         """Whether the chat is empty."""
         self.url = url
         self._number = 0
-        self._watch: Watch | None = None
+        self._watch: TurnWatch | None = None
 
     async def prepare(self) -> None:
         """Installs the observer's report function. Call it once, before the first `open`."""
@@ -193,13 +193,13 @@ class ChatPage:
     @asynccontextmanager
     async def watch(
         self, given: Sequence[str] = (), known: Sequence[str] = (), *, is_prompt: bool = True
-    ) -> AsyncGenerator[Watch]:
+    ) -> AsyncGenerator[TurnWatch]:
         """The observer's reports, from now until the block ends.
 
         `given` is the prompt that is about to be sent, or the results; `known` are the functions.
         """
         self._number += 1
-        self._watch = Watch()
+        self._watch = TurnWatch()
         await self.elements.run(
             "(page, options) => page.watch(options)",
             {

@@ -20,7 +20,7 @@ FORK_SECONDS = 5.0
 """How long a fork waits for running statements."""
 
 
-class Connection:
+class ThreadConnection:
     """The connection of one thread, opened at its first use. Inside `with` no fork closes it."""
 
     def __init__(self, path: Path) -> None:
@@ -30,7 +30,7 @@ class Connection:
         with _forking:
             _connections.add(self)
 
-    def __enter__(self) -> "Connection":
+    def __enter__(self) -> "ThreadConnection":
         with _forking:  # a waiting fork goes first, even if the threads are busy
             pass
         self.lock.acquire()
@@ -60,10 +60,10 @@ class Connection:
 
 _forking = threading.Lock()
 """Held during a fork, so that no connection is added meanwhile."""
-_connections: "WeakSet[Connection]" = WeakSet()
-_paused: list[Connection] = []
+_connections: "WeakSet[ThreadConnection]" = WeakSet()
+_paused: list[ThreadConnection] = []
 """Connections that are closed and locked during the fork."""
-_inherited: list[Connection] = []
+_inherited: list[ThreadConnection] = []
 """Connections that could not be closed before the fork. The child never closes them, since SQLite
 would act as if it had the parent's locks."""
 _inherited_files: set[tuple[int, int] | None] = set()

@@ -20,7 +20,7 @@ from windlass.runs.persisted_log import OwnRuns, StoredLog
 from windlass.runs.protocol import LogHealth
 from windlass.runs.records import Order, Retention, RunFilter, RunFilters, RunRecord
 from windlass.runs.sqlite import database, process_locks, queries
-from windlass.runs.sqlite.connection import Connection
+from windlass.runs.sqlite.connection import ThreadConnection
 from windlass.runs.sqlite.database import (
     Synchronous,
     check_room,
@@ -69,7 +69,7 @@ class SQLiteLog:
         self.health = LogHealth()
         self._writer = Writer(self.path, synchronous, self.health, reserve)
         self._readers: DaemonThreads | None = None
-        self._connections: list[Connection] = []
+        self._connections: list[ThreadConnection] = []
         self._local = threading.local()
         self._own = OwnRuns()
         self._live = self._own.live
@@ -350,9 +350,9 @@ class SQLiteLog:
             )
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        connection: Connection | None = getattr(self._local, "connection", None)
+        connection: ThreadConnection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = Connection(self.path)
+            connection = self._local.connection = ThreadConnection(self.path)
             self._connections.append(connection)
         with connection:
             opened = connection.get(partial(connect, self.path, self._synchronous))

@@ -22,7 +22,7 @@ from windlass.runs.encoding import encode_in_steps
 from windlass.runs.persisted_log import Batch, NotWritable, TakenOver
 from windlass.runs.protocol import LogHealth
 from windlass.runs.sqlite import process_locks
-from windlass.runs.sqlite.connection import Connection
+from windlass.runs.sqlite.connection import ThreadConnection
 from windlass.runs.sqlite.database import (
     Synchronous,
     connect,
@@ -100,7 +100,7 @@ class Writer:
         self.reserve = Reserve(path, reserve)
         self._path = path
         self._synchronous: Synchronous = synchronous
-        self._connection = Connection(path)
+        self._connection = ThreadConnection(path)
         self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._over: Future[None] | None = None
         """Done when the thread ends; None without a thread."""

@@ -11,7 +11,7 @@ from windlass.testing.aistudio.steps import (
     toast,
     written_call,
 )
-from windlass.testing.aistudio.trial import Outcome, try_model
+from windlass.testing.aistudio.trial import TrialResult, try_model
 from windlass.testing.aistudio.variants import PageVariant, variant_of
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "Changes",
     "PageVariant",
     "variant_of",
-    "Outcome",
+    "TrialResult",
     "try_model",
     "late_calls",
     "filled_late",

@@ -10,7 +10,7 @@ from typing import Any
 
 from windlass.models import Retry, create_model
 from windlass.testing.aistudio.fake import FakeAIStudio
-from windlass.testing.aistudio.trial import SCRIPT, Outcome, reset, try_model
+from windlass.testing.aistudio.trial import SCRIPT, TrialResult, reset, try_model
 from windlass.testing.aistudio.variants import PageVariant, variant_of
 from windlass.testing.script import Stepper
 
@@ -58,7 +58,7 @@ async def _try_all(variants: list[PageVariant]) -> int:
     return 1 if counts["wrong"] else 0
 
 
-async def _try(variant: PageVariant) -> Outcome:
+async def _try(variant: PageVariant) -> TrialResult:
     stepper: Stepper[dict[str, Any]] = Stepper(list(SCRIPT))
     with FakeAIStudio(lambda body: stepper.next(body)) as fake:
         reset(fake, variant)

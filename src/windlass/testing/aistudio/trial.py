@@ -62,7 +62,7 @@ SCRIPT = (
 _NAMES_THE_CAUSE = re.compile(r"the (elements?|switch) '\w+'|covers the page|: <\w")
 
 
-class Outcome(Struct, frozen=True):
+class TrialResult(Struct, frozen=True):
     """How a trial ended: all answers were right, an error named the cause, or neither."""
 
     kind: Literal["answered", "error", "wrong"]
@@ -76,23 +76,23 @@ def reset(fake: FakeAIStudio, variant: PageVariant) -> None:
     fake.saves.clear()
 
 
-async def try_model(model: Model, fake: FakeAIStudio) -> Outcome:
+async def try_model(model: Model, fake: FakeAIStudio) -> TrialResult:
     """Has the conversation of `SCRIPT` with the model. Its page must show `fake`."""
     try:
         return await _converse(model, fake)
     except ModelError as problem:
         if _NAMES_THE_CAUSE.search(problem.message):
-            return Outcome("error", problem.message)
-        return Outcome("wrong", f"an error without a cause: {problem.message}")
+            return TrialResult("error", problem.message)
+        return TrialResult("wrong", f"an error without a cause: {problem.message}")
 
 
-async def _converse(model: Model, fake: FakeAIStudio) -> Outcome:
+async def _converse(model: Model, fake: FakeAIStudio) -> TrialResult:
     messages = [Message.user("What is the weather in Paris?")]
     text, calls = await _turn(model, messages)
     if [(each.name, each.arguments) for each in calls] != [("get_weather", {"city": "Paris"})]:
-        return Outcome("wrong", f"expected a call, read {calls!r} and {text!r}")
+        return TrialResult("wrong", f"expected a call, read {calls!r} and {text!r}")
     if text:
-        return Outcome("wrong", f"expected no text beside the call, read {text!r}")
+        return TrialResult("wrong", f"expected no text beside the call, read {text!r}")
     result = FunctionResponse("get_weather", {"output": "sunny in Paris"}, calls[0].id)
     messages += [Message.assistant(calls[0]), Message.tool([result])]
     for asked, wanted in (
@@ -104,11 +104,11 @@ async def _converse(model: Model, fake: FakeAIStudio) -> Outcome:
             messages.append(Message.user(asked))
         text, calls = await _turn(model, messages)
         if (text, calls) != (wanted, []):
-            return Outcome("wrong", f"expected {wanted!r}, read {text!r} and {calls!r}")
+            return TrialResult("wrong", f"expected {wanted!r}, read {text!r} and {calls!r}")
         messages.append(Message.assistant(text))
     text, calls = await _turn(model, [Message.user("Hello")])
     if (text, calls) != (HELLO, []):
-        return Outcome("wrong", f"expected {HELLO!r}, read {text!r} and {calls!r}")
+        return TrialResult("wrong", f"expected {HELLO!r}, read {text!r} and {calls!r}")
     return _sent(fake)
 
 
@@ -123,16 +123,16 @@ async def _turn(model: Model, messages: list[Message]) -> tuple[str, list[Functi
     return text, calls
 
 
-def _sent(fake: FakeAIStudio) -> Outcome:
+def _sent(fake: FakeAIStudio) -> TrialResult:
     """Whether the page's model was asked what the caller asked, with the declared function."""
     bodies: list[Any] = [request.body for request in fake.requests]
     if len(bodies) != len(SCRIPT):
-        return Outcome("wrong", f"the page ran {len(bodies)} requests instead of {len(SCRIPT)}")
+        return TrialResult("wrong", f"the page ran {len(bodies)} requests instead of {len(SCRIPT)}")
     answers = [answer["response"] for answer in bodies[1]["answers"]]
     if answers != ['{"output":"sunny in Paris"}']:
-        return Outcome("wrong", f"the page got the results {answers!r}")
+        return TrialResult("wrong", f"the page got the results {answers!r}")
     for body in bodies:
         names = [each["name"] for each in body["declarations"]]
         if names != ["get_weather"] or not body["switches"]["function_calling"]:
-            return Outcome("wrong", f"the page had the functions {names!r}")
-    return Outcome("answered")
+            return TrialResult("wrong", f"the page had the functions {names!r}")
+    return TrialResult("answered")

@@ -26,16 +26,16 @@ from windlass.content import (
 )
 from windlass.errors import ConfigError, ToolError
 from windlass.jsontext import compact_json
-from windlass.tool.signature import ApprovalDecision as Decision
+from windlass.tool.signature import ApprovalOutcome as Decision
 from windlass.tool.signature import ToolContext
 from windlass.toolsets.mcp.connection import (
     REMEDIES,
     McpConnection,
     ServerDown,
-    Supervisor,
+    ServerKeeper,
     run_in_background,
 )
-from windlass.toolsets.mcp.options import McpServer
+from windlass.toolsets.mcp.options import ServerOptions
 from windlass.toolsets.mcp.pins import Pin
 from windlass.toolsets.mcp.sampling import (
     SamplingBudget,
@@ -292,13 +292,13 @@ _possible: contextvars.ContextVar[tuple[_RunningCall, ...]] = contextvars.Contex
 class McpCalls:
     """The running calls of one server. Runs on the background loop."""
 
-    def __init__(self, server: McpServer, *, supervisor: Supervisor | None = None) -> None:
+    def __init__(self, server: ServerOptions, *, supervisor: ServerKeeper | None = None) -> None:
         self._server = server
         self._running: list[_RunningCall] = []
         self._abandoned: list[_RunningCall] = []
         """Cancelled and timed-out calls, which the server can still be busy with."""
         self._budget = SamplingBudget(server.sampling_tokens)
-        self.supervisor = supervisor or Supervisor(server, self)
+        self.supervisor = supervisor or ServerKeeper(server, self)
 
     async def call(
         self,

@@ -27,7 +27,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from windlass.errors import ConfigError
-from windlass.toolsets.mcp.options import McpServer
+from windlass.toolsets.mcp.options import ServerOptions
 from windlass.toolsets.mcp.transport import StderrTail, open_transport
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ class McpConnection:
     """Whether a ping waits for its answer."""
 
 
-class Supervisor:
+class ServerKeeper:
     """Starts one server, lists its tools, and restarts it when it fails.
 
     Runs on the background loop. While the server is down, `listing` is the last one.
@@ -141,7 +141,7 @@ class Supervisor:
 
     def __init__(
         self,
-        server: McpServer,
+        server: ServerOptions,
         requests: Requests,
         *,
         delay: Callable[[int], float] | None = None,
@@ -402,7 +402,7 @@ class Supervisor:
 class _Watch:
     """Tells the supervisor what happens on one connection."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: ServerKeeper) -> None:
         self._supervisor = supervisor
         self.connection: McpConnection | None = None
 
@@ -419,7 +419,7 @@ class _Watch:
         self._supervisor.requests.refused()
 
 
-def _roots(server: McpServer) -> list[types.Root]:
+def _roots(server: ServerOptions) -> list[types.Root]:
     folders = [Path(root).resolve() for root in server.roots]
     listed = [{"uri": folder.as_uri(), "name": folder.name} for folder in folders]
     return [types.Root.model_validate(each) for each in listed]
@@ -449,7 +449,7 @@ async def _listing(client: Client) -> Listing:
     return Listing(name, tuple(tools), **about)
 
 
-def _reason(error: BaseException, server: McpServer, status: int) -> str:
+def _reason(error: BaseException, server: ServerOptions, status: int) -> str:
     """Why there is no connection, as the predicate of a sentence about the server."""
     error = _innermost(error)
     if isinstance(error, OAuthFlowError):

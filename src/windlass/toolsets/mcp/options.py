@@ -41,7 +41,7 @@ class McpOptions(TypedDict, total=False):
     sampling_tokens: int
 
 
-class McpServer(Struct, frozen=True, kw_only=True):
+class ServerOptions(Struct, frozen=True, kw_only=True):
     """A server, by its command or its address, and how to run its tools."""
 
     command: tuple[str, ...] = ()
@@ -135,15 +135,15 @@ class McpServer(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Without the command, address, variables and headers, which can contain secrets."""
-        return f"McpServer({self.label!r})"
+        return f"ServerOptions({self.label!r})"
 
 
-def server_from(target: str | Sequence[str], **options: Any) -> McpServer:
+def server_from(target: str | Sequence[str], **options: Any) -> ServerOptions:
     """Reads `"command with arguments"`, `["command", "argument"]` or `"https://..."`.
 
     Raises `ConfigError` for an invalid target, and for options of the other kind of target.
     """
-    unknown = options.keys() - McpServer.__struct_fields__
+    unknown = options.keys() - ServerOptions.__struct_fields__
     if unknown or "command" in options or "url" in options:
         said = ", ".join(sorted(unknown or {"command", "url"} & options.keys()))
         known = ", ".join(sorted(McpOptions.__annotations__))
@@ -153,7 +153,7 @@ def server_from(target: str | Sequence[str], **options: Any) -> McpServer:
     return _local(target, options)
 
 
-def _remote(url: str, options: dict[str, Any]) -> McpServer:
+def _remote(url: str, options: dict[str, Any]) -> ServerOptions:
     parts = urlsplit(url)
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
         raise ConfigError(
@@ -161,10 +161,10 @@ def _remote(url: str, options: dict[str, Any]) -> McpServer:
             f" with {parts.scheme}://"
         )
     _refuse(options, ("env", "cwd"), "a command, not for an address")
-    return McpServer(url=url, **options)
+    return ServerOptions(url=url, **options)
 
 
-def _local(command: str | Sequence[str], options: dict[str, Any]) -> McpServer:
+def _local(command: str | Sequence[str], options: dict[str, Any]) -> ServerOptions:
     try:
         words = tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
     except ValueError as error:
@@ -174,7 +174,7 @@ def _local(command: str | Sequence[str], options: dict[str, Any]) -> McpServer:
             "mcp: no server: pass a command such as 'npx some-server' or an http address"
         )
     _refuse(options, ("headers", "auth"), "an address, not for a command")
-    return McpServer(command=words, **options)
+    return ServerOptions(command=words, **options)
 
 
 def _refuse(options: dict[str, Any], names: tuple[str, ...], whose: str) -> None:

@@ -24,7 +24,7 @@ from mcp.client.stdio import (
 from mcp.shared.message import SessionMessage
 
 from windlass.content import PrivateText
-from windlass.toolsets.mcp.options import McpServer
+from windlass.toolsets.mcp.options import ServerOptions
 
 log = logging.getLogger("windlass.mcp")
 
@@ -55,7 +55,7 @@ class TooLarge:
         return types.JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
 
-class Lines:
+class LineSplitter:
     """Splits chunks into lines, in time proportional to their size. Pure."""
 
     def __init__(self, limit: int) -> None:
@@ -89,7 +89,7 @@ class Lines:
 
 
 @contextlib.asynccontextmanager
-async def stdio_streams(server: McpServer, errors: TextIO) -> AsyncGenerator[Any]:
+async def stdio_streams(server: ServerOptions, errors: TextIO) -> AsyncGenerator[Any]:
     """Starts the command and yields the streams of its messages. Raises `OSError`."""
     process = await _create_platform_compatible_process(
         command=await _get_executable_command(server.command[0]),
@@ -139,7 +139,7 @@ async def _write(stdin: Any, messages: MemoryObjectReceiveStream[SessionMessage]
 async def _read(
     process: Any, messages: MemoryObjectSendStream[SessionMessage | Exception], limit: int
 ) -> None:
-    lines = Lines(limit)
+    lines = LineSplitter(limit)
     with contextlib.suppress(*_CLOSED, ConnectionError):
         async with messages:
             try:

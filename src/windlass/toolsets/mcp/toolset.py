@@ -19,7 +19,7 @@ from windlass.tool import Tool, ToolOptions
 from windlass.toolsets.mcp.calls import McpCalls, ReadResource, ServerFunction, requires_task
 from windlass.toolsets.mcp.connection import Listing, run_in_background, submit, wait_for_result
 from windlass.toolsets.mcp.names import outer_name, readable_prefix
-from windlass.toolsets.mcp.options import McpServer
+from windlass.toolsets.mcp.options import ServerOptions
 from windlass.toolsets.mcp.pins import Pin, Pins, pin_of
 
 log = logging.getLogger("windlass.mcp")
@@ -36,7 +36,7 @@ class McpToolset:
     share it.
     """
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: ServerOptions) -> None:
         self._server = server
         self._calls = McpCalls(server)
         self._pins = Pins(Path(server.state_dir or state_directory()), server.identity)

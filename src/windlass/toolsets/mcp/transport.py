@@ -17,7 +17,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.message import SessionMessage
 
 from windlass.content import PrivateText
-from windlass.toolsets.mcp.options import McpServer
+from windlass.toolsets.mcp.options import ServerOptions
 from windlass.toolsets.mcp.stdio import stdio_streams
 
 log = logging.getLogger("windlass.mcp")
@@ -84,7 +84,7 @@ class StderrTail:
 
 @contextlib.asynccontextmanager
 async def open_transport(
-    server: McpServer, stderr: StderrTail, watch: Watch, *, older: bool
+    server: ServerOptions, stderr: StderrTail, watch: Watch, *, older: bool
 ) -> AsyncGenerator[Any]:
     """The streams of a connection. `older` uses the HTTP+SSE transport of 2024.
 
@@ -116,7 +116,9 @@ async def open_transport(
         yield _WatchedStream(streams[0], watch), streams[1]
 
 
-async def _local(server: McpServer, stderr: StderrTail, stack: contextlib.AsyncExitStack) -> Any:
+async def _local(
+    server: ServerOptions, stderr: StderrTail, stack: contextlib.AsyncExitStack
+) -> Any:
     errors = await stack.enter_async_context(stderr.as_file())
     streams = await stack.enter_async_context(stdio_streams(server, errors))
     errors.close()  # the process has its own copy: ours would keep the pipe open after its exit

@@ -22,7 +22,7 @@ from windlass.toolsets.remote.calls import (
     repeatable,
     response_of,
 )
-from windlass.toolsets.remote.directory import Directory, Member
+from windlass.toolsets.remote.directory import Directory, SessionWorker
 from windlass.toolsets.remote.frames import (
     Affinity,
     Busy,
@@ -215,7 +215,7 @@ class Bridge:
         )
 
     async def _ask(
-        self, member: Member, spec: ToolSpec, frame: Call, context: ToolContext | None
+        self, member: SessionWorker, spec: ToolSpec, frame: Call, context: ToolContext | None
     ) -> Answer:
         connection = self._connected()
         data = encode(frame)
@@ -252,14 +252,14 @@ class Bridge:
         for member in self._directory.all_members():
             member.seen = now
 
-    async def _cancel(self, member: Member, key: str) -> None:
+    async def _cancel(self, member: SessionWorker, key: str) -> None:
         """Cancels a call at its worker, which must not start it."""
         if self._connection is not None and not self._connection.closed:
             subject = subjects.to_worker(member.session, member.id, "cancel")
             with contextlib.suppress(NatsError):
                 await self._connection.publish(subject, encode(Cancel(key=key)))
 
-    async def _give_up(self, member: Member, key: str) -> None:
+    async def _give_up(self, member: SessionWorker, key: str) -> None:
         """Cancels the call of a lost worker. Once this returns, a worker that wakes ignores it."""
         await self._cancel(member, key)
         if self._connection is not None:

@@ -13,7 +13,7 @@ from windlass.errors import ToolError
 from windlass.messaging.connection import Connection, Msg, is_no_responders
 from windlass.tool import ToolContext
 from windlass.toolsets.remote import subjects
-from windlass.toolsets.remote.directory import Member
+from windlass.toolsets.remote.directory import SessionWorker
 from windlass.toolsets.remote.frames import (
     PONG,
     REPLY,
@@ -69,7 +69,7 @@ class _Pending:
 
     def __init__(
         self,
-        member: Member,
+        member: SessionWorker,
         call: Call,
         data: bytes,
         reply: str,
@@ -97,13 +97,13 @@ class PendingCalls:
     def __init__(
         self,
         gateway: str,
-        left: Callable[[Member], None],
+        left: Callable[[SessionWorker], None],
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
     ) -> None:
         self._gateway, self._left, self._clock = gateway, left, clock
         self._pending: dict[int, _Pending] = {}
         self._by_token: dict[str, _Pending] = {}
-        self._pings: dict[int, tuple[Member, float]] = {}
+        self._pings: dict[int, tuple[SessionWorker, float]] = {}
         """Unanswered pings, and when they were sent."""
         self._count = 0
         self._broken_at = float("-inf")
@@ -116,7 +116,7 @@ class PendingCalls:
     async def ask(
         self,
         connection: Connection,
-        member: Member,
+        member: SessionWorker,
         call: Call,
         data: bytes,
         context: ToolContext | None,
@@ -204,7 +204,9 @@ class PendingCalls:
         for pending in list(self._pending.values()):
             await self._send(connection, pending)
 
-    async def _ponged(self, connection: Connection, member: Member, pong: Pong | None) -> None:
+    async def _ponged(
+        self, connection: Connection, member: SessionWorker, pong: Pong | None
+    ) -> None:
         now = self._clock()
         if pong is not None:
             back = member.missing is not None or member.reconnects not in (None, pong.reconnects)
@@ -229,22 +231,22 @@ class PendingCalls:
         subject = subjects.to_worker(member.session, member.id, "call")
         await connection.publish(subject, pending.data, pending.reply)
 
-    def _silent_since(self, member: Member) -> float:
+    def _silent_since(self, member: SessionWorker) -> float:
         """When the worker last answered, or had the first reason to."""
         return max(member.seen, min(pending.first_sent_at for pending in self._at(member)))
 
     def _after_break(self, now: float) -> bool:
         return now - self._broken_at < RETURN_AFTER_BREAK
 
-    def _lose(self, member: Member) -> None:
+    def _lose(self, member: SessionWorker) -> None:
         self._left(member)
         for pending in self._at(member):
             pending.lose(Lost())
 
-    def _at(self, member: Member) -> list[_Pending]:
+    def _at(self, member: SessionWorker) -> list[_Pending]:
         return [pending for pending in self._pending.values() if pending.member is member]
 
-    def _next(self, member: Member) -> tuple[int, str]:
+    def _next(self, member: SessionWorker) -> tuple[int, str]:
         self._count += 1
         return self._count, subjects.reply(self._gateway, member.session, self._count)
 

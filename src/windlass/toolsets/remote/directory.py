@@ -13,7 +13,7 @@ class NoWorker(ToolError):
     """No worker has the tool at the moment."""
 
 
-class Member:
+class SessionWorker:
     """A worker of a session, as this gateway knows it."""
 
     def __init__(self, announcement: Announcement, seen: float) -> None:
@@ -52,7 +52,7 @@ class Directory:
 
     def __init__(self, silence: float = 6.0) -> None:
         self._silence = silence
-        self._sessions: dict[str, dict[str, Member]] = {}
+        self._sessions: dict[str, dict[str, SessionWorker]] = {}
         self._bound: dict[str, str] = {}
         self._conflicts: set[tuple[str, str, str]] = set()
 
@@ -61,7 +61,7 @@ class Directory:
         members = self._sessions.setdefault(announcement.session, {})
         known = members.get(announcement.worker)
         if known is None:
-            members[announcement.worker] = Member(announcement, now)
+            members[announcement.worker] = SessionWorker(announcement, now)
             return True
         changed = known.announcement.tools != announcement.tools
         known.announcement, known.seen = announcement, now
@@ -79,20 +79,20 @@ class Directory:
         self._sessions.pop(session, None)
         self._bound.pop(session, None)
 
-    def silent(self, now: float) -> list[Member]:
+    def silent(self, now: float) -> list[SessionWorker]:
         """The workers that have been silent for too long."""
         return [member for member in self._members() if now - member.seen > self._silence]
 
-    def all_members(self) -> list[Member]:
+    def all_members(self) -> list[SessionWorker]:
         return list(self._members())
 
     def sessions(self) -> list[str]:
         return list(self._sessions)
 
-    def members(self, session: str) -> list[Member]:
+    def members(self, session: str) -> list[SessionWorker]:
         return list(self._sessions.get(session, {}).values())
 
-    def member(self, session: str, worker: str) -> Member | None:
+    def member(self, session: str, worker: str) -> SessionWorker | None:
         return self._sessions.get(session, {}).get(worker)
 
     def tools(self, session: str) -> list[ToolSpec]:
@@ -118,7 +118,7 @@ class Directory:
         spec: ToolSpec,
         affinity: Affinity = "hint",
         tried: Collection[str] = (),
-    ) -> Member:
+    ) -> SessionWorker:
         """The worker for a call: the one that the session is bound to, or the least busy one.
 
         Raises `ToolError` if there is none, or with `strict_fail_fast` if that one is full.
@@ -145,6 +145,6 @@ class Directory:
         self._bound[session] = chosen.id
         return chosen
 
-    def _members(self) -> Iterator[Member]:
+    def _members(self) -> Iterator[SessionWorker]:
         for members in self._sessions.values():
             yield from members.values()

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from windlass.messaging.connection import Connection, Msg
 from windlass.messaging.subscribers import count_subscribers
 from windlass.toolsets.remote import subjects
-from windlass.toolsets.remote.directory import Directory, Member, NoWorker
+from windlass.toolsets.remote.directory import Directory, NoWorker, SessionWorker
 from windlass.toolsets.remote.frames import (
     NOTICE,
     Affinity,
@@ -109,7 +109,7 @@ class Presence:
 
     async def wait_for_worker(
         self, connection: Connection, session: str, spec: ToolSpec, tried: Collection[str]
-    ) -> Member:
+    ) -> SessionWorker:
         """The worker for a call. If there is none, waits for one."""
         loop = asyncio.get_running_loop()
         end = loop.time() + NO_WORKER_SECONDS

@@ -24,7 +24,7 @@ from windlass.wires.encoding import json_text
 from windlass.wires.fields import JsonObject
 from windlass.wires.responses.item_ids import approval_id
 from windlass.wires.responses.messages import free_text, result_output
-from windlass.wires.responses.output import Output, OutputForm
+from windlass.wires.responses.output import OutputForm, ResponseEvents
 from windlass.wires.responses.text_items import TextItems
 
 _ARGUMENT_EVENTS = {
@@ -58,7 +58,7 @@ class CallItems:
 
     def __init__(
         self,
-        output: Output,
+        output: ResponseEvents,
         texts: TextItems,
         tools: Mapping[str, Tool],
         ids: CallIds,

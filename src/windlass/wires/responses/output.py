@@ -57,7 +57,7 @@ def payloads(stream: bytes) -> list[bytes]:
     return [block.partition(b"\ndata: ")[2] for block in blocks if block.startswith(b"event: ")]
 
 
-class Output:
+class ResponseEvents:
     """Numbers the events and the items of one response.
 
     Events up to the sequence number `after` are counted, but not written.

@@ -9,7 +9,7 @@ from windlass.jsontext import encode_json
 from windlass.wires.encoding import json_text
 from windlass.wires.fields import JsonObject, as_list, as_text
 from windlass.wires.responses.media import PROVIDER
-from windlass.wires.responses.output import Output
+from windlass.wires.responses.output import ResponseEvents
 
 
 class OpenText:
@@ -45,7 +45,7 @@ class TextItems:
         "message",
     )
 
-    def __init__(self, output: Output, *, encrypted_reasoning: bool) -> None:
+    def __init__(self, output: ResponseEvents, *, encrypted_reasoning: bool) -> None:
         self._output, self._shows_encrypted = output, encrypted_reasoning
         self.message: OpenText | None = None
         """The open message."""

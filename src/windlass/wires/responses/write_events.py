@@ -34,7 +34,7 @@ from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, as_object, as_text
 from windlass.wires.responses.call_items import CallItems
 from windlass.wires.responses.media import PROVIDER
-from windlass.wires.responses.output import DEFAULT_FORM, Output, OutputForm, ToolListing
+from windlass.wires.responses.output import DEFAULT_FORM, OutputForm, ResponseEvents, ToolListing
 from windlass.wires.responses.response import (
     END_EVENTS,
     RESPONSE_ENDS,
@@ -71,7 +71,7 @@ class ResponseEncoder:
     ) -> None:
         self._head = head
         self._writer = ResponseObject(head)
-        self._output = Output(head.id, after)
+        self._output = ResponseEvents(head.id, after)
         self._texts = TextItems(self._output, encrypted_reasoning=form.encrypted_reasoning)
         self._calls = CallItems(self._output, self._texts, tools, ids, form)
         self._round_start = 0

@@ -111,10 +111,10 @@ class ServedCall:
 
         self._loop.call_soon_threadsafe(self._queue.put_nowait, send)
 
-    async def ask(self, question: FunctionCall) -> "Answer":
+    async def ask(self, question: FunctionCall) -> "UserDecision":
         """Asks the user of a client with a handshake. Denied if the client cannot ask."""
         if self.is_modern or not self.can_ask:
-            return Answer(approved=False)
+            return UserDecision(approved=False)
         params = question_of(question)
         session, related = self.context.session, self.context.request_id
         if isinstance(params, types.ElicitRequestURLParams):
@@ -226,7 +226,7 @@ def captured(tool: Tool, call: ServedCall) -> Tool:
     return made
 
 
-class Answer:
+class UserDecision:
     """What the user of a client decided."""
 
     def __init__(self, *, approved: bool, arguments: dict[str, Any] | None = None) -> None:
@@ -247,14 +247,14 @@ def question_of(call: FunctionCall) -> types.ElicitRequestParams:
     return types.ElicitRequestFormParams(message=text, requested_schema=APPROVAL_SCHEMA)
 
 
-def answer_of(call: FunctionCall, result: types.ElicitResult) -> Answer:
+def answer_of(call: FunctionCall, result: types.ElicitResult) -> UserDecision:
     """The decision that a user's answer to `question_of` means."""
     if result.action != "accept":
-        return Answer(approved=False)
+        return UserDecision(approved=False)
     params = question_of(call)
     if isinstance(params, types.ElicitRequestURLParams):
-        return Answer(approved=True)
+        return UserDecision(approved=True)
     content = cast("dict[str, Any]", result.content or {})
     if call.name.endswith(QUESTION) and params.requested_schema != APPROVAL_SCHEMA:
-        return Answer(approved=True, arguments=content)
-    return Answer(approved=content.get("approve") is True)
+        return UserDecision(approved=True, arguments=content)
+    return UserDecision(approved=content.get("approve") is True)

@@ -27,7 +27,7 @@ WRAPPER = "result"
 """The field of a structured result whose value is no object, as in the SDK."""
 
 
-class Output(NamedTuple):
+class ResultType(NamedTuple):
     """The type of a tool's results."""
 
     schema: Schema
@@ -35,17 +35,17 @@ class Output(NamedTuple):
     """Whether values are wrapped in an object."""
 
 
-_outputs: weakref.WeakKeyDictionary[Any, Output | None] = weakref.WeakKeyDictionary()
+_outputs: weakref.WeakKeyDictionary[Any, ResultType | None] = weakref.WeakKeyDictionary()
 
 
-def output_of(tool: Tool) -> Output | None:
+def output_of(tool: Tool) -> ResultType | None:
     """The output schema of a tool with a typed result; None without a type that has a schema."""
     function: Any = getattr(tool, "__wrapped__", None)
     if function is None:
         return None
     given = getattr(function, "output_schema", None)
     if isinstance(given, dict):  # a tool of another MCP server
-        return Output(cast("Schema", given), wrapped=False)
+        return ResultType(cast("Schema", given), wrapped=False)
     try:
         if function not in _outputs:
             _outputs[function] = _output(function)
@@ -54,7 +54,7 @@ def output_of(tool: Tool) -> Output | None:
         return _output(function)
 
 
-def _output(function: Any) -> Output | None:
+def _output(function: Any) -> ResultType | None:
     function = underlying(function)
     hint = getattr(function, "__annotations__", {}).get("return", inspect.Signature.empty)
     if hint in (inspect.Signature.empty, None, Any, object):
@@ -67,14 +67,14 @@ def _output(function: Any) -> Output | None:
     except (NameError, TypeError, PydanticUserError, PydanticSchemaGenerationError):
         return None
     if schema.get("type") == "object":
-        return Output(schema, wrapped=False)
+        return ResultType(schema, wrapped=False)
     if not schema.keys() - {"title", "description"}:  # any value
         return None
     definitions = schema.pop("$defs", None)
     wrapped: Schema = {"type": "object", "properties": {WRAPPER: schema}, "required": [WRAPPER]}
     if definitions:
         wrapped["$defs"] = definitions
-    return Output(wrapped, wrapped=True)
+    return ResultType(wrapped, wrapped=True)
 
 
 def _is_content(hint: Any) -> bool:
@@ -129,7 +129,7 @@ def result_resource(uri: str, tool: str) -> types.Resource:
 Medium: TypeAlias = InlineData | FileData
 
 
-def result_of(response: FunctionResponse, output: Output | None = None) -> types.CallToolResult:
+def result_of(response: FunctionResponse, output: ResultType | None = None) -> types.CallToolResult:
     """The result of a call. An object, and a value of a declared type, is also structured."""
     if response.error is not None:
         return failed(response.error)
