@@ -133,7 +133,7 @@ docs-serve: $(DOCS_INSTALLED)
 	@$(BIN)/zensical serve --dev-addr $(DOCS_ADDRESS)
 
 release: $(INSTALLED) $(RELEASE_INSTALLED)
-	@$(PYTHON) scripts/release.py $(ARGS)
+	@$(PYTHON) -m scripts.release $(ARGS)
 
 clean:
 	rm -rf .venv .venv-tools .venv-release docs/reference bench/.venv-peers bench/.venv-clients bench/clients/node_modules bench/node_peers/node_modules console/node_modules build dist htmlcov .coverage* .hypothesis .import_linter_cache .pytest_cache .ruff_cache

@@ -1,17 +1,18 @@
 """Checks the files in `deploy/` with the tools that are here, and says which are not.
 
-A line per check; raises `CheckFailed` for an invalid file.
+A line per check; raises `CheckFailed` or `CommandFailed` for an invalid file.
+
+    python -m scripts.deploy_check
 """
 
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from scripts.commands import ROOT, CommandFailed, run
+
 DEPLOY = ROOT / "deploy"
 TOOLS = ROOT / ".venv-release" / "bin"
 WINDLASS = ROOT / ".venv" / "bin" / "windlass"
@@ -23,29 +24,14 @@ class CheckFailed(Exception):
     """A file is invalid; the text says why."""
 
 
-def _run(*command: str | Path, **environ: str) -> str:
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=ROOT,
-        env={**os.environ, **environ},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    if done.returncode:
-        raise CheckFailed(f"{Path(command[0]).name}: {done.stdout.strip()}")
-    return done.stdout
-
-
 def check_dockerfile() -> str:
-    _run(TOOLS / "hadolint", DEPLOY / "Dockerfile")
+    run(TOOLS / "hadolint", DEPLOY / "Dockerfile")
     return "Dockerfile: hadolint passed, not built (needs a Docker daemon)"
 
 
 def check_compose() -> str:
     schema = "vendor.compose-spec"
-    _run(TOOLS / "check-jsonschema", "--builtin-schema", schema, DEPLOY / "compose.yaml")
+    run(TOOLS / "check-jsonschema", "--builtin-schema", schema, DEPLOY / "compose.yaml")
     return "compose.yaml: valid by the schema of the Compose specification, not started"
 
 
@@ -58,7 +44,7 @@ def check_unit() -> str:
         text = (DEPLOY / "windlass.service").read_text("utf-8")
         unit = Path(folder, "windlass.service")
         unit.write_text(text.replace("/opt/windlass/bin/windlass", "/bin/true"), "utf-8")
-        shown = _run(program, "verify", unit)
+        shown = run(program, "verify", unit)
         if shown.strip():
             raise CheckFailed(shown)
     return "windlass.service: systemd-analyze verify passed, not started"
@@ -70,19 +56,19 @@ def manifests() -> Iterator[Path]:
 
 def check_kubernetes() -> str:
     files = [path for path in manifests() if path.name != "kustomization.yaml"]
-    shown = _run(TOOLS / "kubernetes-validate", "--strict", "-k", KUBERNETES, *files)
+    shown = run(TOOLS / "kubernetes-validate", "--strict", "-k", KUBERNETES, *files)
     if "ERROR" in shown:
         raise CheckFailed(shown)
     detail = f"{len(files)} manifests valid by the strict schema of Kubernetes {KUBERNETES}"
     if kubectl := shutil.which("kubectl"):
-        _run(kubectl, "kustomize", DEPLOY / "kubernetes")
+        run(kubectl, "kustomize", DEPLOY / "kubernetes")
         detail += ", kustomize builds them"
     return f"kubernetes: {detail}, not applied (needs a cluster)"
 
 
 def check_nats() -> str:
     program = ROOT / ".venv" / "bin" / "nats-server"
-    _run(program, "-t", "-c", DEPLOY / "kubernetes/nats.conf", POD_NAME="nats-0")
+    run(program, "-t", "-c", DEPLOY / "kubernetes/nats.conf", POD_NAME="nats-0")
     return "nats.conf: nats-server -t passed"
 
 
@@ -92,7 +78,7 @@ def check_configurations() -> str:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, "windlass.toml")
             copy.write_text(path.read_text("utf-8") + KEY, "utf-8")
-            _run(WINDLASS, "check-config", copy)
+            run(WINDLASS, "check-config", copy)
     return f"{len(files)} configurations: windlass check-config passed"
 
 
@@ -113,5 +99,5 @@ def check_all() -> list[str]:
 if __name__ == "__main__":
     try:
         print("\n".join(check_all()))
-    except CheckFailed as error:
+    except (CheckFailed, CommandFailed) as error:
         sys.exit(str(error))

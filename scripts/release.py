@@ -3,19 +3,17 @@
 Each step prints one line, `ok`, `FAILED` or `NOT RUN` with the reason. The exit code is 1 if a step
 failed. A step that needs a service that cannot be reached is reported as not run.
 
-    python scripts/release.py                    everything
-    python scripts/release.py --only build check
-    python scripts/release.py --pythons 3.12     the smoke tests of one version
-    python scripts/release.py --extras core gateway
+    python -m scripts.release                   everything
+    python -m scripts.release --only build check
+    python -m scripts.release --pythons 3.12    the smoke tests of one version
+    python -m scripts.release --extras core gateway
 """
 
 import argparse
 import hashlib
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import tomllib
@@ -25,7 +23,9 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-ROOT = Path(__file__).parents[1]
+from scripts.commands import ROOT, CommandFailed, run
+from scripts.deploy_check import CheckFailed, check_all
+
 DIST = ROOT / "dist"
 WORK = ROOT / "build" / "release"
 UV = ROOT / ".venv-tools" / "bin" / "uv"
@@ -49,26 +49,6 @@ State = Literal["ok", "FAILED", "NOT RUN"]
 class Result(NamedTuple):
     state: State
     detail: str
-
-
-class CommandFailed(Exception):
-    """A command of a step failed; the text is its output."""
-
-
-def run(*command: str | Path, cwd: Path = ROOT, **environ: str) -> str:
-    """The output of a command. Raises `CommandFailed`."""
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        env={**os.environ, **environ},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    if done.returncode:
-        raise CommandFailed(done.stdout.strip()[-2000:])
-    return done.stdout
 
 
 def version() -> str:
@@ -213,9 +193,6 @@ def audited(dependencies: Sequence[Mapping[str, Any]]) -> Result:
 
 
 def check_deploy() -> Result:
-    sys.path.insert(0, str(ROOT))
-    from scripts.deploy_check import CheckFailed, check_all
-
     try:
         return Result("ok", "; ".join(check_all()))
     except CheckFailed as error:

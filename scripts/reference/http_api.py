@@ -62,6 +62,16 @@ def fields(schema: dict[str, Any], known: dict[str, Any]) -> list[tuple[str, str
     ]
 
 
+def fields_table(schema: dict[str, Any], known: dict[str, Any]) -> str:
+    """The fields of a schema as a table, with a column of meanings if one is described."""
+    rows = fields(schema, known)
+    if not rows:
+        return ""
+    described = any(text for *_, text in rows)
+    head = ("Field", "Type", "Meaning") if described else ("Field", "Type")
+    return table(head, rows if described else [each[:2] for each in rows])
+
+
 def _operation(
     path: str, method: str, what: dict[str, Any], known: dict[str, Any]
 ) -> Iterator[str]:
@@ -75,12 +85,9 @@ def _operation(
         yield table(("Parameter", "In", "Type", "Meaning"), rows)
         yield ""
     body = what.get("requestBody", {}).get("content", {}).get("application/json", {})
-    rows = fields(body.get("schema", {}), known) if body else []
-    if rows:
-        described = any(text for *_, text in rows)
+    if listed := fields_table(body.get("schema", {}), known):
         yield "Body:\n"
-        head = ("Field", "Type", "Meaning") if described else ("Field", "Type")
-        yield table(head, rows if described else [each[:2] for each in rows])
+        yield listed
         yield ""
     statuses = []
     for status, answer in what.get("responses", {}).items():

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scripts.reference import markdown
-from scripts.reference.http_api import fields, shape
-from scripts.reference.markdown import table
+from scripts.reference.http_api import fields_table, shape
 
 from windlass.gateway.routes.openapi import openapi_document
 
@@ -57,13 +56,7 @@ def _schema(name: str, schema: dict[str, Any], known: dict[str, Any]) -> Iterato
     yield f"### `{name}`\n"
     if text := schema.get("description"):
         yield f"{text}\n"
-    rows = fields(schema, known)
-    if rows:
-        described = any(text for *_, text in rows)
-        head = ("Field", "Type", "Meaning") if described else ("Field", "Type")
-        yield table(head, rows if described else [each[:2] for each in rows])
-    else:
-        yield f"{shape(schema)}\n"
+    yield fields_table(schema, known) or f"{shape(schema)}\n"
     yield ""
 
 
