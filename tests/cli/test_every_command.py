@@ -261,6 +261,7 @@ def test_aistudio_doctor_finds_the_parts_of_the_page(
     with FakeAIStudio([call("ping", text="hello")]) as fake:
         found = json.loads(done("aistudio", "doctor", "--url", fake.url, "--json"))
     assert not {"missing", "failed"} & {each["state"] for each in found}
+    assert (here / "profile").stat().st_mode & 0o077 == 0
 
 
 @real_use_of("aistudio clear-cache")

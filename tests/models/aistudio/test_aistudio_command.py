@@ -95,6 +95,7 @@ async def test_the_fallback_that_matched_is_named(chromium: Chromium, variant: A
     with FakeAIStudio([], variant=variant) as fake:
         findings = await found(chromium, fake)
         assert "missing" not in {finding.state for finding in findings.values()}
+        assert (fake.saves, fake.requests) == ([], [])  # the page is left as it was
         if variant == "older":
             toggle = findings["function_toggle"]
             assert toggle.state == "fallback"
@@ -115,13 +116,6 @@ async def test_a_part_that_is_gone_is_named(chromium: Chromium, parts: set[str])
         missing = {name for name, finding in findings.items() if finding.state == "missing"}
         assert missing == parts
         assert any(finding.is_problem for finding in findings.values())
-
-
-@IN_ONE_BROWSER
-async def test_the_page_is_left_as_it_was(chromium: Chromium) -> None:
-    with FakeAIStudio([]) as fake:
-        await found(chromium, fake)
-        assert (fake.saves, fake.requests) == ([], [])
 
 
 @IN_ONE_BROWSER
@@ -178,7 +172,8 @@ def test_the_conclusion_says_what_is_missing(
 
 
 @pytest.mark.process
-def test_the_command_starts_the_browser_with_its_own_profile(
+@pytest.mark.whole("tests/cli/test_every_command.py, with chromium-headless-shell")
+def test_the_command_starts_chromium_with_its_own_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     monkeypatch.setenv("WINDLASS_AISTUDIO_BROWSER", str(CHROMIUM))

@@ -95,7 +95,7 @@ async def test_a_page_in_any_state_is_brought_to_work(
 
 async def test_a_dialog_that_cannot_be_closed_is_named(model_on: MakeModel) -> None:
     with FakeAIStudio(["never"], overlay="stuck") as fake:
-        model = model_on(fake.url, settings={"ui_timeout_ms": 3000})
+        model = model_on(fake.url, settings={"ui_timeout_ms": 2000})
         with pytest.raises(ModelError, match="a dialog covers the page") as caught:
             await events_of(model, asking())
         assert caught.value.status == 503
@@ -368,7 +368,7 @@ async def test_a_failure_leaves_the_page_in_the_folder_for_it(
 ) -> None:
     folder = tmp_path / "snapshots"
     with FakeAIStudio([], broken={"edit_button"}) as fake:
-        options: Any = {"ui_timeout_ms": 3000, "native_retry_count": 1}
+        options: Any = {"ui_timeout_ms": 2000, "native_retry_count": 1}
         model = model_on(fake.url, settings=options, snapshots=folder)
         with caplog.at_level(logging.INFO), pytest.raises(NativeModeUnavailable):
             await events_of(model, asking(WEATHER))

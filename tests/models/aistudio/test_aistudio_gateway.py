@@ -184,6 +184,7 @@ def test_a_call_and_its_result_go_through_the_page(ask: Any, studio: Studio) -> 
     ]
 
 
+@WITHOUT_A_GATEWAY
 def test_a_model_that_declines_answers_with_text(ask: Any) -> None:
     answer = ask(["I know: sunny."], tools=[WEATHER])
     assert answer.choices[0].message.content == "I know: sunny."
@@ -218,7 +219,11 @@ def test_an_invalid_tool_is_a_bad_request(ask: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "why"), [("changed", "edit_button"), ("without", "no function calling")]
+    ("model", "why"),
+    [
+        ("changed", "edit_button"),
+        pytest.param("without", "no function calling", marks=WITHOUT_A_GATEWAY),
+    ],
 )
 def test_native_mode_on_a_page_that_cannot_is_an_error_of_its_own_kind(
     ask: Any, model: str, why: str
@@ -237,6 +242,7 @@ def test_native_mode_on_a_page_that_cannot_is_an_error_of_its_own_kind(
     }
 
 
+@WITHOUT_A_GATEWAY
 def test_auto_mode_on_a_changed_page_continues_emulated(
     ask: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
