@@ -200,6 +200,12 @@ async def test_a_running_run_ends_after_its_current_round() -> None:
     assert run.json["stop_reason"] == "budget"
 
 
+async def test_a_streamed_run_says_once_that_the_budget_of_its_key_is_used_up() -> None:
+    app = gateway_of([turn(1), turn(2), answer()], key_of(max_tokens_per_day=150))
+    streamed = await ask(app, {**BODY, "stream": True})
+    assert streamed.body.count(b"The budget of this key was used up") == 1
+
+
 async def test_a_run_that_waits_for_its_tool_ends_when_another_uses_the_budget() -> None:
     gate = Gate()
 
