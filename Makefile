@@ -13,7 +13,9 @@ SHELL_OF_CHROMIUM := chromium-headless-shell:chromium-headless-shell
 CONSOLE := $(BIN)/python scripts/console_project.py
 TSC := node_modules/typescript/bin/tsc
 # More workers than cores, because some tests wait for a browser, a server or another process.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 2) + 2)")
+CORES := $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 2)")
+WORKERS ?= $(shell expr $(CORES) + 4)
+QUICK_WORKERS ?= $(shell expr $(CORES) + 2)
 MODEL ?=
 PORT ?= 8080
 KILLS ?= 300
@@ -68,7 +70,7 @@ screenshots: $(INSTALLED)
 	@WINDLASS_SCREENSHOTS=1 $(BIN)/pytest -q -n0 --timeout 1800 tests/console/test_console_screenshots.py $(ARGS)
 
 quick: $(INSTALLED)
-	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q --forks $(WORKERS) --durations=10 --durations-min=1 $(ARGS)
+	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q --forks $(QUICK_WORKERS) --durations=10 --durations-min=1 $(ARGS)
 
 # The tests of a file share a gateway or a browser. tests/support/forking.py gives whole files to the workers.
 test: $(INSTALLED)

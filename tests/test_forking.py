@@ -1,5 +1,6 @@
 """`--forks`, with which `make test` runs its tests: nothing that a worker reports is lost."""
 
+import os
 import re
 import subprocess
 import sys
@@ -56,6 +57,7 @@ def run(folder: Path, *options: str, **files: str) -> subprocess.CompletedProces
     command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(folder), *words]
     return subprocess.run(
         [*command, "--forks", "2", *options, str(folder)],
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # their imports take a second
         capture_output=True,
         text=True,
         check=False,

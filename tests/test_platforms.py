@@ -6,18 +6,17 @@ import re
 import signal
 import subprocess
 import sys
-from functools import cache
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from tests.support.ports import free_port
+from tests.support.sources import trees
 
-import windlass
 from windlass.worker import worker as worker_module
 
 pytestmark = pytest.mark.sweep
 
-PACKAGE = Path(windlass.__file__).parent
 POSIX_MODULES = {"fcntl", "grp", "pty", "pwd", "resource", "termios", "tty", "uvloop"}
 POSIX_NAMES = {
     *("O_CLOEXEC", "O_NOFOLLOW", "O_DIRECTORY", "O_NONBLOCK", "SIGKILL", "SIGHUP", "SIGUSR1"),
@@ -28,19 +27,15 @@ POSIX_ONLY = {str(Path("gateway", "processes", "supervisor.py"))}
 """Modules that Windows never runs: `windlass serve --processes 2` is an error there."""
 
 
-@cache
-def sources() -> list[tuple[str, ast.Module]]:
-    return [
-        (str(path.relative_to(PACKAGE)), ast.parse(path.read_text("utf-8")))
-        for path in PACKAGE.rglob("*.py")
-    ]
+def any_of(names: Iterable[str]) -> str:
+    return rf"\b({'|'.join(names)})\b"
 
 
 def test_no_module_needs_posix_when_it_is_imported() -> None:
     """Such an import is inside a function, or below a test of the platform."""
     found = [
         f"{name}:{node.lineno}"
-        for name, tree in sources()
+        for name, tree in trees(any_of(POSIX_MODULES))
         for node in tree.body
         if isinstance(node, ast.Import | ast.ImportFrom)
         if {alias.name for alias in node.names} & POSIX_MODULES
@@ -52,7 +47,7 @@ def test_no_module_needs_posix_when_it_is_imported() -> None:
 def test_no_code_uses_names_that_windows_lacks() -> None:
     found = [
         f"{name}:{node.lineno} {ast.unparse(node)}"
-        for name, tree in sources()
+        for name, tree in trees(any_of(POSIX_NAMES))
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         if isinstance(node.value, ast.Name) and node.value.id in ("os", "signal")
@@ -65,7 +60,7 @@ def test_text_files_are_read_and_written_as_utf8() -> None:
     """The default of Windows is another encoding."""
     found = [
         f"{name}:{node.lineno}"
-        for name, tree in sources()
+        for name, tree in trees(any_of(("read_text", "write_text")))
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if (node.func.attr == "read_text" and not node.args and not node.keywords)

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pytest
 from playwright.async_api import Page, expect
 from tests.console.conftest import StageOf
 from tests.console.stage import IN_ONE_BROWSER, ask, card, ended, state_of
@@ -27,6 +28,7 @@ def closed(page: Page) -> Any:
     return page.expect_event("requestfailed", lambda request: "/events?" in request.url)
 
 
+@pytest.mark.whole("the next test: a tab that is hidden closes its connection, and opens it again")
 async def test_tabs_that_nobody_looks_at_leave_the_connections_to_the_one_that_is_seen(
     stage_of: StageOf,
 ) -> None:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from tests.support.asgi import post
 from tests.support.commands import Command
 from tests.support.serving import config_of
+from tests.support.sources import trees
 from tests.support.talking import asking
 
 from windlass import ToolError, tool
@@ -31,7 +32,6 @@ from windlass.gateway.observe.access_log import configure_logging
 from windlass.gateway.observe.privacy import HARMLESS_FIELDS, LOGGERS, hide_content
 from windlass.testing import FakeOpenAI, ScriptedModel, call
 
-SOURCE = Path(__file__).parents[3] / "src" / "windlass"
 SECRET = "planted-5ecret"
 CONTENT_FIELDS = {"arguments"}
 """Extra fields of our log lines that hold content."""
@@ -233,11 +233,11 @@ def test_a_pydantic_error_is_logged_without_its_input(written: Written) -> None:
 
 @cache
 def _method_calls() -> list[tuple[str, str, ast.Call]]:
-    """All calls of the form `name.method()` in the package, with the name and the method."""
+    """All calls of the form `name.method()` in files with a logger: the name and the method."""
     return [
         (node.func.value.id, node.func.attr, node)
-        for file in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
+        for _, tree in trees(r"\b(logging|log)\b")
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and isinstance(node.func.value, ast.Name)
