@@ -13,7 +13,7 @@ from tests.support.asgi import Answer, bearer, post, request
 from tests.support.ingress import INGRESSES, Ingress
 
 from windlass import Price, Usage, tool
-from windlass.errors import StorageError
+from windlass.errors import ModelError, StorageError
 from windlass.gateway.app import App
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig, RunsConfig
 from windlass.gateway.config.key_hashes import key_hash, new_key
@@ -204,6 +204,17 @@ async def test_a_streamed_run_says_once_that_the_budget_of_its_key_is_used_up() 
     app = gateway_of([turn(1), turn(2), answer()], key_of(max_tokens_per_day=150))
     streamed = await ask(app, {**BODY, "stream": True})
     assert streamed.body.count(b"The budget of this key was used up") == 1
+
+
+async def test_a_round_that_fails_counts_what_its_model_has_used() -> None:
+    def fail(_: object) -> Turn:
+        error = ModelError("The answer is invalid.", status=422)
+        error.usage = ROUND
+        raise error
+
+    app = gateway_of(fail, key_of(max_tokens_per_day=150))
+    assert (await ask(app)).status == 422
+    assert used(app).day.tokens == 100
 
 
 async def test_a_run_that_waits_for_its_tool_ends_when_another_uses_the_budget() -> None:
