@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from windlass.client import AsyncChat, AsyncClient, AsyncRun, AsyncStream, Chat, Client, Run, Stream
-from windlass.client.chats import ChatRecord
+from windlass.client.chat import ChatRecord
 from windlass.content import (
     FileData,
     FunctionCall,

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, cast, overload
 
-from windlass.client.chat import AsyncChat
-from windlass.client.chats import ChatRecord, chats_in
+from windlass.client.chat import AsyncChat, ChatRecord, chats_in
 from windlass.client.images import Image, with_images
 from windlass.client.options import (
     Offers,

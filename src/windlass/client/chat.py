@@ -1,10 +1,12 @@
-"""`AsyncChat`: a conversation of many runs."""
+"""`AsyncChat`: a conversation of many runs, and the list of chats in the records of runs."""
 
 import itertools
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeGuard, TypeVar, Unpack, cast, overload
+
+from msgspec import Struct
 
 from windlass.client.images import Image, with_images
 from windlass.client.options import Prompt, RunOptions, messages_from
@@ -17,7 +19,7 @@ from windlass.loop.output import OutputValidator
 from windlass.reply import Reply
 from windlass.runs.origin import ADDED, shown_chars
 from windlass.runs.protocol import RunLog
-from windlass.runs.records import RunRecord, title_of
+from windlass.runs.records import RunRecord, start_order, title_of
 from windlass.runs.run import AsyncRun
 
 T = TypeVar("T")
@@ -302,3 +304,42 @@ def _unanswered(messages: Sequence[Message]) -> list[FunctionCall]:
             return [call for call in message.calls if call.id not in answered]
         answered |= {response.id for response in message.responses}
     return []
+
+
+class ChatRecord(Struct, frozen=True, kw_only=True):
+    """The metadata of a chat. Times are Unix seconds."""
+
+    id: str
+    title: str
+    """The first words of its first prompt."""
+    model: str
+    """The model of its last run."""
+    created: float
+    updated: float
+    """When its last run ended, or began if it is active."""
+    runs: int
+    running: bool
+    """Whether it has an active run."""
+
+
+def chats_in(records: Iterable[RunRecord]) -> list[ChatRecord]:
+    """Returns the chats of the runs, the last used first."""
+    chats: dict[str, list[RunRecord]] = {}
+    for record in sorted(records, key=start_order):
+        if record.chat:
+            chats.setdefault(record.chat, []).append(record)
+    newest = sorted(chats.items(), key=lambda chat: start_order(chat[1][-1]), reverse=True)
+    return [_chat(chat, runs) for chat, runs in newest]
+
+
+def _chat(chat: str, runs: list[RunRecord]) -> ChatRecord:
+    first, last = runs[0], runs[-1]
+    return ChatRecord(
+        id=chat,
+        title=first.title,
+        model=last.model,
+        created=first.created,
+        updated=last.ended or last.created,
+        runs=len(runs),
+        running=any(run.ended is None for run in runs),
+    )

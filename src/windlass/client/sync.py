@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from windlass.client.asynchronous import AsyncClient, decided
-from windlass.client.chat import AsyncChat
-from windlass.client.chats import ChatRecord
+from windlass.client.chat import AsyncChat, ChatRecord
 from windlass.client.images import Image, with_images
 from windlass.client.options import ClientOptions, Prompt, RunOptions
 from windlass.client.output import AskedOutput, JsonSchema, OutputForm, OutputOptions

@@ -5,13 +5,14 @@ import contextlib
 import logging
 import signal
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall
+from windlass.content import FunctionCall, FunctionResponse
 from windlass.errors import ConfigError, ToolError
 from windlass.events import RunEvent, ToolRunProgress
 from windlass.jsontext import compact_json
@@ -45,7 +46,6 @@ from windlass.toolsets.remote.frames import (
 )
 from windlass.toolsets.remote.host import HOST_SECONDS
 from windlass.toolsets.remote.toolset import DEFAULT_SERVER
-from windlass.worker.answers import GivenAnswers, failure
 from windlass.worker.host import current_host
 
 log = logging.getLogger("windlass.worker")
@@ -56,6 +56,9 @@ PAUSE_SECONDS = 1.0
 """A worker that is inactive for longer was paused, such as by SIGSTOP or a suspended machine.
 Callers may have given up calls that arrived meanwhile."""
 CATCH_UP_SECONDS = 10.0
+MAX_ANSWERS = 1_000
+MAX_ANSWER_BYTES = 1 << 20
+"""The maximum size of a stored answer. For a larger one, only an error is stored."""
 
 
 class _RunningJob:
@@ -133,6 +136,27 @@ class _PauseClock:
         self.pause, self.catching_up = 0.0, None
 
 
+class _GivenAnswers:
+    """The last answers, by the keys of their calls: a repeated call does not run again."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[str, bytes] = OrderedDict()
+
+    def to(self, key: str) -> bytes | None:
+        return self._answers.get(key)
+
+    def keep(self, call: Call, data: bytes) -> None:
+        if len(data) > MAX_ANSWER_BYTES:
+            text = f"the answer was lost, and its {len(data)} bytes were too large to store"
+            data = encode(Result(response=_failure(call, text), outcome="error"))
+        self._answers[call.key] = data
+        if len(self._answers) > MAX_ANSWERS:
+            self._answers.popitem(last=False)
+
+    def clear(self) -> None:
+        self._answers.clear()
+
+
 class Worker:
     """Serves tools inside an `async with` block: registers at its start, leaves at its end."""
 
@@ -164,7 +188,7 @@ class Worker:
         self._announcing: asyncio.Task[None] | None = None
         self._calls: dict[str, _RunningJob] = {}
         self._clock = _PauseClock()
-        self._answers = GivenAnswers()
+        self._answers = _GivenAnswers()
         self._sending: set[asyncio.Task[None]] = set()
         self._leaving = False
         self.ended = asyncio.Event()
@@ -265,14 +289,14 @@ class Worker:
         try:
             frame = await self._frame(job)
         except asyncio.CancelledError:
-            frame = Result(response=failure(call, "stopped"), outcome="stopped")
+            frame = Result(response=_failure(call, "stopped"), outcome="stopped")
         finally:
             del self._calls[call.key]
         data = encode(frame)
         limit = self._connected.max_payload
         if len(data) > limit:
             text = f"the result has {len(data)} bytes; the NATS server accepts {limit}"
-            data = encode(Result(response=failure(call, text), outcome="error"))
+            data = encode(Result(response=_failure(call, text), outcome="error"))
         # A repeated call runs again if it was refused or stopped, or if it may succeed later.
         if isinstance(frame, Result) and frame.outcome != "stopped" and not frame.retryable:
             self._answers.keep(call, data)
@@ -456,3 +480,7 @@ def _bare(tool: Tool) -> Tool:
         tool.options, approve=False, cache=None, retries=0, serial=False, after=(), timeout=None
     )
     return tool.replace(options=options)
+
+
+def _failure(call: Call, text: str) -> FunctionResponse:
+    return FunctionResponse(call.name, {"error": text}, call.call_id or call.key)
