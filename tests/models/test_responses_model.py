@@ -293,6 +293,13 @@ def test_items_that_come_only_whole_are_read() -> None:
     assert end(events).finish == "tool_calls"
 
 
+def test_text_that_comes_only_with_its_end_is_read_once() -> None:
+    whole = event("response.output_text.done", text="Hi", output_index=0)
+    assert text(decoded(AnswerDecoder(), whole, done())) == "Hi"
+    piece = event("response.output_text.delta", delta="Hi", output_index=0)
+    assert text(decoded(AnswerDecoder(), piece, whole, done())) == "Hi"
+
+
 def test_a_call_without_its_end_is_complete_with_the_response() -> None:
     item = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": ""}
     events = decoded(

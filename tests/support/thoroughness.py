@@ -13,8 +13,8 @@ QUICK = bool(os.environ.get("WINDLASS_TEST_QUICK"))
 
 
 def examples(count: int) -> int:
-    """The number of random examples: half of `count`, a quarter in a quick run, and five times
+    """The number of random examples: a third of `count`, a quarter in a quick run, and five times
     `count` in a whole one."""
     if WHOLE:
         return count * 5
-    return min(count, max(5, count // (4 if QUICK else 2)))
+    return min(count, max(5, count // (4 if QUICK else 3)))
