@@ -7,9 +7,17 @@ import msgspec
 
 from windlass.cli.output import Tone, cut, one_line
 from windlass.content import Usage
-from windlass.events import Outcome, RoundStarted, RunEvent, Status, ToolRunStarted
+from windlass.events import (
+    Outcome,
+    RoundStarted,
+    RunEvent,
+    Status,
+    ToolRunEnded,
+    ToolRunStarted,
+)
 from windlass.jsontext import compact_json
 from windlass.reply import Reply
+from windlass.runs.export import ExportedCall
 from windlass.runs.records import RunRecord
 
 OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
@@ -50,20 +58,16 @@ def state_tone(state: str) -> Tone:
 
 def outcome_notes(
     outcome: Outcome,
-    *,
-    cached: bool,
-    attempts: int,
-    effect_unknown: bool,
-    crashed: bool,
+    call: ToolRunEnded | ExportedCall,
     traceback: str = "the log of its process has the traceback",
 ) -> list[str]:
     """How a call ended, in short notes. `traceback` says where the traceback of a crash is."""
     return [
         OUTCOMES[outcome][0],
-        *(["from the cache"] if cached else []),
-        *([f"{attempts} attempts"] if attempts > 1 else []),
-        *(["may have had an effect"] if effect_unknown else []),
-        *([traceback] if crashed else []),
+        *(["from the cache"] if call.cached else []),
+        *([f"{call.attempts} attempts"] if call.attempts > 1 else []),
+        *(["may have had an effect"] if call.effect_unknown else []),
+        *([traceback] if call.crashed else []),
     ]
 
 

@@ -253,14 +253,7 @@ class Narrator:
 
     def _tool_result(self, event: ToolRunEnded) -> str:
         response = event.response
-        notes = outcome_notes(
-            event.outcome,
-            cached=event.cached,
-            attempts=event.attempts,
-            effect_unknown=event.effect_unknown,
-            crashed=event.crashed,
-            traceback="see the traceback above",
-        )
+        notes = outcome_notes(event.outcome, event, traceback="see the traceback above")
         how = ", ".join([*notes, duration(event.seconds)])
         result = shortened(response.text if response.error is None else response.error)
         return f"  {self._call(response)} -> {result} ({how})"

@@ -211,13 +211,7 @@ class EventFormatter:
     def _tool_ended(self, event: ToolRunEnded) -> StyledText:
         response = event.response
         call = self._calls.get(response.id)
-        notes = outcome_notes(
-            event.outcome,
-            cached=event.cached,
-            attempts=event.attempts,
-            effect_unknown=event.effect_unknown,
-            crashed=event.crashed,
-        )
+        notes = outcome_notes(event.outcome, event)
         how = ", ".join([*notes, duration(event.seconds)])
         called = f"{shortened(response.name)} {shortened(call.json) if call else ''}".rstrip()
         result = shortened(response.text if response.error is None else response.error)
@@ -358,13 +352,7 @@ class _RunDetails:
             since = "" if call.started is None else f", started at {self._since(call.started)}"
             yield _answer_line(f"    no result{since}", "warning")
             return
-        notes = outcome_notes(
-            call.outcome,
-            cached=call.cached,
-            attempts=call.attempts,
-            effect_unknown=call.effect_unknown,
-            crashed=call.crashed,
-        )
+        notes = outcome_notes(call.outcome, call)
         if call.started is not None:
             notes.append(f"at {self._since(call.started)}")
         how = ", ".join([*notes, f"took {duration(call.seconds)}"])
