@@ -195,6 +195,20 @@ def test_free_text_and_namespaces_are_functions_for_the_model() -> None:
     assert len({item["id"] for item in listed}) == 4
 
 
+def test_a_function_may_be_strict_and_free_text_may_not() -> None:
+    named = [
+        {**FUNCTION, "name": "yes", "strict": True},
+        {**FUNCTION, "name": "no", "strict": False},
+        {**FUNCTION, "name": "null", "strict": None},
+        {"type": "custom", "name": "patch", "strict": True},
+    ]
+    asked = request(tools=named)
+    declared: list[Any] = [
+        tool.declaration for tool in asked.tools.read(asked.tools.source, LIMITS)
+    ]
+    assert [each.strict for each in declared] == [True, False, None, None]
+
+
 def test_a_long_or_strange_name_is_one_that_providers_accept() -> None:
     tools = [
         {"type": "namespace", "name": "n" * 60, "tools": [{**FUNCTION, "name": "a.b"}, FUNCTION]}
