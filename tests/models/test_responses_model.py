@@ -192,6 +192,17 @@ def test_a_custom_tool_is_called_with_free_text() -> None:
     assert result["type"] == "custom_tool_call_output"
 
 
+def test_a_stored_response_is_continued_with_the_result_of_a_custom_tool() -> None:
+    patch = ProviderTool("responses", {"type": "custom", "name": "apply_patch"})
+    script = [call("apply_patch", input="*** Begin"), "Done."]
+    extra = {"previous_response_id": "auto"}
+    with FakeResponses(script) as fake, Client("responses/m", base_url=fake.base_url) as client:
+        first = client.generate("?", tools=[patch], extra=extra)
+        answer = FunctionResponse("apply_patch", {"output": "ok"}, first.pending[0].id)
+        client.generate(first.follow_up([answer]), tools=[patch], extra=extra)
+    assert [item["type"] for item in fake.requests[1].body["input"]] == ["custom_tool_call_output"]
+
+
 async def test_cached_and_reasoning_tokens_are_counted() -> None:
     from windlass import Usage
 

@@ -168,3 +168,22 @@ async def test_a_reader_that_is_woken_returns_with_nothing(logs: Logs) -> None:
     reader.wake()
     assert await waiting == []
     assert not reader.over
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_run_that_changes_its_process_again_and_again_is_not_interrupted(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: MemoryLog = begin(logs.log)
+    await kept(run, STARTED)
+    reader = StoredEvents(logs.other, "run_1", 1)
+    checks = 0
+
+    async def at_every_second_check(_: str) -> bool:
+        nonlocal checks
+        checks += 1
+        return checks % 2 == 1
+
+    monkeypatch.setattr(logs.other, "is_interrupted", at_every_second_check)
+    while checks < 6:
+        assert await reader.some(0.1) == []
