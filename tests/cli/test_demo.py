@@ -1,5 +1,6 @@
 """The first five minutes: what README says, typed as it is written there, and `windlass demo`."""
 
+import argparse
 import asyncio
 import io
 import os
@@ -10,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tests.support.thoroughness import WHOLE
 from windlass import ConfigError
 from windlass.cli import demo
 from windlass.models.local.weights import WeightsProgress
+from windlass.testing import ScriptedModel
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -247,6 +249,29 @@ def test_ctrl_c_ends_the_demo_with_a_farewell_and_the_documented_exit_code(tmp_p
     text = log.read_text("utf-8")
     assert text.endswith(f"\nWindlass has stopped. Runs are stored in {tmp_path / 'demo.db'}.\n")
     assert "Traceback" not in text
+    assert '"level"' not in text  # no log lines
+
+
+def test_the_demo_prints_its_address_first_logs_no_requests_and_says_farewell(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    levels: list[str] = []
+    monkeypatch.setenv("WINDLASS_STATE_DIR", str(tmp_path))
+    monkeypatch.setattr(demo, "configure_logging", levels.append)
+    monkeypatch.setattr(demo, "_model", lambda _: ("qwen", ScriptedModel([], "local/qwen")))
+
+    def serve(app: object, started: Callable[[str], None]) -> None:
+        """Returns, as after SIGTERM."""
+        started("http://127.0.0.1:1")
+
+    monkeypatch.setattr("windlass.gateway.serve.serve", serve)
+    parser = argparse.ArgumentParser()
+    demo.configure(parser)
+    assert demo.run(parser.parse_args([])) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert lines[0] == "Open http://127.0.0.1:1 in a browser."
+    assert lines[-1] == f"Windlass has stopped. Runs are stored in {tmp_path / 'demo.db'}."
+    assert levels == ["WARNING"]
 
 
 def test_progress_lines_have_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,9 +33,10 @@ class FakeEngine:
     def __init__(self, *answers: list[dict[str, Any]]) -> None:
         self._answers = list(answers)
         self.asked: list[dict[str, Any]] = []
+        self.is_loaded = False
 
     async def load(self) -> None:
-        pass
+        self.is_loaded = True
 
     async def chunks(self, body: bytes) -> AsyncGenerator[bytes, None]:
         self.asked.append(json.loads(body))
@@ -160,6 +161,17 @@ async def test_warming_reports_loading_and_reading_until_the_model_is_ready(
         (WeightsProgress("reading", 100, 100), Preparation("reading", 0)),
     ]
     assert model.preparation is None
+
+
+async def test_a_second_prompt_to_warm_reports_no_second_loading(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_engine(monkeypatch, [reading(100), *HELLO[1:]], [reading(300, 300), *HELLO[1:]])
+    seen: list[WeightsProgress] = []
+    model.on_progress = seen.append
+    for text in ("hi", "a longer prompt"):
+        await model.warm(ModelRequest([Message.user(text)]))
+    assert [progress.stage for progress in seen] == ["loading", "loading", "reading", "reading"]
 
 
 async def test_a_model_is_ready_after_its_first_token_without_warming_too(

@@ -136,7 +136,8 @@ class LocalModel:
         Raises `ModelError` if the prompt is too long, and `ConfigError` if loading fails.
         """
         self._ready = False
-        await self.load()
+        if not (await self._engine()).is_loaded:
+            await self.load()
         settings = replace(request.settings, max_tokens=1, response_schema=None)
         asked = replace(request, settings=settings)
         async with aclosing(self._events(asked, self._report_reading)) as events:
