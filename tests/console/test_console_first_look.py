@@ -222,6 +222,8 @@ async def test_runs_are_found_by_date_and_content_and_have_charts(stage_of: Stag
     cost = page.get_by_role("img", name=re.compile("^Cost in tokens of the last 3 runs"))
     await expect(cost.locator("rect")).to_have_count(3)
     await expect(page.get_by_text("Failures by tool: 0")).to_be_visible()
+    await expect(page.get_by_role("table", name="Failures by tool")).to_be_hidden()
+    await expect(rows.first).to_be_in_viewport(ratio=1)  # the list is not pushed away
     await expect(rows.last.locator(".runs-failed")).to_have_count(0)  # denied is no failure
     await axe(page)
     await page.get_by_role("searchbox", name="Search").fill("POMEGRANATE")

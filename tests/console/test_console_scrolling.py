@@ -41,6 +41,12 @@ STRAYS = """() => {
 }"""
 
 
+IS_UNCOVERED = """(box) => {
+  const { x, y, width } = box.getBoundingClientRect();
+  return box.contains(document.elementFromPoint(x + width / 2, y + 1));
+}"""
+
+
 async def stays_in_place(page: Page) -> None:
     """The document is no higher than the window, and cannot be scrolled."""
     assert await page.evaluate(TOO_HIGH) == [0, 0]
@@ -97,6 +103,7 @@ async def test_a_long_chat_scrolls_inside_the_page(stage_of: StageOf, size: str)
                 await stays_in_place(page)
                 assert await page.evaluate(MAIN_TOO_HIGH) == 0
                 await expect(message).to_be_in_viewport(ratio=1)
+                assert await page.locator(".writing").evaluate(IS_UNCOVERED)
 
 
 async def test_every_other_long_page_scrolls_inside_its_frame(stage_of: StageOf) -> None:

@@ -56,9 +56,9 @@ export function ChatPage({ chatId }: { chatId?: string }) {
           </div>
         </div>
         {!atEnd.value && (
-          <button type="button" class="small to-end" onClick={toEnd}>
-            ↓ Scroll to end
-          </button>
+          <div class="to-end">
+            <button type="button" class="small" onClick={toEnd}>↓ Scroll to end</button>
+          </div>
         )}
         {conversation.status.value !== "missing" && <Composer conversation={conversation} onSent={toEnd} />}
       </section>

@@ -30,7 +30,7 @@ examples:
   MODEL=smol windlass demo"""
 
 EXAMPLES = (
-    "What is the weather in Paris?",
+    "What is the weather in Rome?",
     "How warm is it in Oslo today, in Fahrenheit?",
     "What is 15% of 80?",
     "Put oat milk on my shopping list",
