@@ -91,9 +91,10 @@ function keepFilesOut(event: DragEvent): void {
 }
 
 const NOT_FOUND = (
-  <section class="page">
+  <section class="page narrow">
+    <Logo size={48} />
     <h1>Page not found</h1>
-    <p>There is no page at this address. The link may be incomplete, or the page was moved.</p>
+    <p>There is no page at this address. The link may be incomplete. These pages exist:</p>
     <ul>
       <li><a href="/">Chat</a></li>
       <li><a href="/runs">Runs</a></li>

@@ -41,6 +41,8 @@ STRAYS = """() => {
 }"""
 
 
+PLACE_AFTER_LAYOUT = """(talk) => new Promise((done) =>
+  requestAnimationFrame(() => requestAnimationFrame(() => done(talk.scrollTop))))"""
 IS_UNCOVERED = """(box) => {
   const { x, y, width } = box.getBoundingClientRect();
   return box.contains(document.elementFromPoint(x + width / 2, y + 1));
@@ -136,6 +138,8 @@ async def test_the_panels_of_the_chat_scroll_by_themselves(stage_of: StageOf) ->
     tools = [numbered_tool(number) for number in range(60)]
     stage = await stage_of([say(ANSWER)], more_tools=tools)
     page = await stage.open("/", **PHONES)
+    await expect(page.get_by_role("button", name="tool_59")).to_be_attached()
+    assert await page.locator(".talk").evaluate(PLACE_AFTER_LAYOUT) == 0, "it shows its beginning"
     await send(page, "Go.")
     await ended(page)
     for panel in ("tools", "settings"):

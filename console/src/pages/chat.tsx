@@ -28,7 +28,7 @@ export function ChatPage({ chatId }: { chatId?: string }) {
   useFocusBack(drawer.value, opener);
   useClosedWhenWide(drawer);
   useSearchRequests(drawer);
-  const { list, atEnd, toEnd } = useStickyEnd();
+  const { list, atEnd, toEnd } = useStickyEnd(conversation.runIds.value.length > 0);
   useUpToDate(conversation, chatId);
   useEscapeStops(conversation);
   useTitle(conversation.title.value);
