@@ -163,6 +163,25 @@ async def test_warming_reports_loading_and_reading_until_the_model_is_ready(
     assert model.preparation is None
 
 
+async def test_the_time_that_is_left_counts_down_between_two_reports(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(local.time, "monotonic", lambda: now)
+    with_engine(monkeypatch, [reading(20), reading(40), *HELLO[1:]])
+    left: list[int | None] = []
+
+    def on_progress(progress: WeightsProgress) -> None:
+        nonlocal now
+        for seconds in (0, 2, 2, 60) if progress.done == 40 else (4,):
+            now += seconds
+            left.append(model.preparation.seconds_left if model.preparation else None)
+
+    model.on_progress = on_progress
+    await model.warm(ModelRequest([Message.user("hi")]))
+    assert left[-4:] == [12, 10, 8, 1]
+
+
 async def test_a_second_prompt_to_warm_reports_no_second_loading(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
