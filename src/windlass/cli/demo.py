@@ -167,7 +167,7 @@ class ProgressLines:
             return ""
         self._written = now
         share = progress.done * 100 // progress.total
-        left = round(elapsed * (progress.total - progress.done) / done)
+        left = max(1, round(elapsed * (progress.total - progress.done) / done))
         return f"{STAGES[progress.stage]}: {share} %, about {left} s left\n"
 
 
