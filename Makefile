@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make run     run the gateway with the embedded model and a few tools; MODEL=smol for the small one"
 	@echo "make examples   run the examples against a scripted model"
-	@echo "make console   build the web page into the package; make screenshots   make its pictures in docs/images"
+	@echo "make console   build the web page into the package; make screenshots   make its pictures in docs/images and build/screens"
 	@echo "make quick   run the tests that start no process and load no weights, in less than a minute"
 	@echo "make test    run the tests; COVERAGE=1 measures coverage, WHOLE=1 runs the long tests too"
 	@echo "make mutants   make small changes to the code and report those that no test notices; ARGS=\"--count 10 src/windlass/loop\""
@@ -67,7 +67,7 @@ console: $(INSTALLED)
 
 screenshots: $(INSTALLED)
 	@$(NEED) libgomp.so.1:libgomp1 chromium:chromium
-	@WINDLASS_SCREENSHOTS=1 $(BIN)/pytest -q -n0 --timeout 1800 tests/console/test_console_screenshots.py $(ARGS)
+	@WINDLASS_SCREENSHOTS=1 WINDLASS_TEST_WHOLE=1 $(BIN)/pytest -q -n0 --timeout 1800 tests/console/test_console_states.py tests/console/test_console_screenshots.py $(ARGS)
 
 quick: $(INSTALLED)
 	@WINDLASS_TEST_QUICK=1 $(BIN)/pytest -q --forks $(QUICK_WORKERS) --durations=10 --durations-min=1 $(ARGS)

@@ -3,7 +3,8 @@ import type { JSX } from "preact";
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Announcer } from "./announce";
-import { fetchModels, loadModels } from "./chat/models";
+import { fetchModels, loadModels, preparing } from "./chat/models";
+import { useRefresh } from "./chat/refresh";
 import { takesFocus, useFocusKept } from "./focus";
 import { ChatPage } from "./pages/chat";
 import { ReplayPage } from "./pages/replay";
@@ -20,6 +21,9 @@ import { ApiError, refusal } from "./wire/api";
 
 /** Whether the first request has been answered. Until then the page does not know if it needs a key. */
 const asked = signal(false);
+
+/** How often the page asks about a model that is not ready. */
+const PREPARATION_INTERVAL = 1_000;
 
 const PAGES: readonly [pattern: RegExp, page: (id: string) => JSX.Element][] = [
   [/^\/$/, () => <ChatPage key="new" />],
@@ -44,6 +48,9 @@ export function App() {
   useEffect(() => {
     void loadModels().then(() => (asked.value = true));
   }, []);
+  useRefresh(async () => {
+    if (preparing.value) await loadModels();
+  }, PREPARATION_INTERVAL);
   return (
     <div class="frame" onClick={followLink} onDragOver={keepFilesOut} onDrop={keepFilesOut}>
       <a class="skip" href="#main">
@@ -84,9 +91,10 @@ function keepFilesOut(event: DragEvent): void {
 }
 
 const NOT_FOUND = (
-  <section class="page">
+  <section class="page narrow">
+    <Logo size={48} />
     <h1>Page not found</h1>
-    <p>There is no page at this address. The link may be incomplete, or the page was moved.</p>
+    <p>There is no page at this address. The link may be incomplete. These pages exist:</p>
     <ul>
       <li><a href="/">Chat</a></li>
       <li><a href="/runs">Runs</a></li>

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { folded } from "../src/run/fold";
 import { errorIn, resultOf, manualRunMessage } from "../src/run/payload";
-import { aftermathOf, budgetOf, durationOf, effectLabel, foldedCalls, lasted, tokensOf, usageOf } from "../src/run/labels";
+import { aftermathOf, budgetOf, durationOf, effectLabel, foldedCalls, lasted, wholeSeconds, tokensOf, usageOf } from "../src/run/labels";
 import type { CallView, RoundView } from "../src/run/view";
 import { begun, called, numbered, type PlainEvent } from "./events";
 
@@ -75,7 +75,11 @@ test("a run's tokens are those of all its rounds, also of one that was asked aga
 
 test("times are as short as they can be read", () => {
   const told = [-1, 0, 0.0123, 0.9996, 1.25, 59.94, 59.96, 125, 3599.6, 7260].map(lasted);
-  assert.deepEqual(told, ["0 ms", "0 ms", "12 ms", "1.0 s", "1.3 s", "59.9 s", "1 min 0 s", "2 min 5 s", "1 h 0 min", "2 h 1 min"]);
+  assert.deepEqual(told, ["0 ms", "0 ms", "12 ms", "1.0 s", "1.3 s", "59.9 s", "1 min", "2 min 5 s", "1 h", "2 h 1 min"]);
+});
+
+test("a time that counts down has no fraction", () => {
+  assert.deepEqual([0, 4.6, 60, 125, 3600].map(wholeSeconds), ["0 s", "5 s", "1 min", "2 min 5 s", "1 h"]);
 });
 
 test("an error is the text that the model reads, and anything else is a result", () => {

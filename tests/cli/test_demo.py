@@ -1,7 +1,9 @@
 """The first five minutes: what README says, typed as it is written there, and `windlass demo`."""
 
+import argparse
 import asyncio
 import io
+import json
 import os
 import re
 import shlex
@@ -10,7 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,16 +20,22 @@ from typing import Any
 import aiohttp
 import openai
 import pytest
+from playwright.async_api import async_playwright, expect
+from tests.support.browsing import HEADLESS, LEAN
 from tests.support.thoroughness import WHOLE
 
 from windlass import ConfigError
 from windlass.cli import demo
+from windlass.cli.demo_tools import TOOLS
 from windlass.models.local.weights import WeightsProgress
+from windlass.testing import ScriptedModel
 
 pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
+[FIRST_PAGE] = re.findall(r"\[Start in five minutes\]\((.+?)\)", README)
+FIRST_MINUTES = (ROOT / FIRST_PAGE).read_text("utf-8")
 CODEX_TOOLS = (
     "apps",
     "goals",
@@ -142,6 +150,66 @@ async def test_the_page_of_readme_s_first_command_opens_before_the_model_is_read
 
 
 @pytest.mark.process
+async def test_the_page_answers_the_first_example_prompt_with_a_tool(running: Demo) -> None:
+    """Opens the printed address and chooses an example prompt, as README's first link says."""
+    assert "choose one of the example prompts" in FIRST_MINUTES
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=HEADLESS, args=LEAN)
+        page = await browser.new_page()
+        await page.goto(running.address)
+        examples = page.get_by_role("list", name="Examples").get_by_role("button")
+        await expect(examples).to_have_text(list(demo.EXAMPLES), timeout=60_000)
+        await examples.first.click()
+        await expect(page.locator('.run[data-reason="answer"]')).to_be_visible(timeout=800_000)
+        used = page.locator('.card[data-tool="get_weather"][data-state="output-available"]')
+        await expect(used.first).to_be_attached()
+        await browser.close()
+
+
+def test_readme_and_its_first_link_describe_the_demo_as_it_is() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for target in re.findall(r"^make (\S+)", README, re.MULTILINE):
+        assert f"\n{target}:" in makefile, target
+    parser = argparse.ArgumentParser()
+    demo.configure(parser)
+    assert f"<http://127.0.0.1:{parser.parse_args([]).port}/>" in FIRST_MINUTES
+    assert len(TOOLS) == 5
+    assert "with five tools" in FIRST_MINUTES
+
+
+EXPECTED = {
+    demo.EXAMPLES[0]: ("get_weather", "Rome"),
+    demo.EXAMPLES[1]: ("get_weather", "Oslo"),
+    demo.EXAMPLES[2]: ("calculate", "12"),
+    demo.EXAMPLES[3]: ("add_to_shopping_list", "oat milk"),
+}
+"""The tool that answers each example prompt, and a word of the answer."""
+
+
+@pytest.mark.whole("test_the_page_answers_the_first_example_prompt_with_a_tool, with `smol`")
+async def test_the_example_prompts_work_with_the_embedded_model(running: Demo) -> None:
+    async with aiohttp.ClientSession() as session:
+        for prompt, (tool, word) in EXPECTED.items():
+            asked = {"model": "qwen", "messages": [{"role": "user", "content": prompt}]}
+            async with session.post(f"{running.address}/v1/runs", json=asked) as response:
+                run = f"{running.address}/v1/runs/{(await response.json())['id']}"
+            used, said = [], ""
+            async with session.get(f"{run}/events") as events:
+                async for line in events.content:
+                    if not line.startswith(b"data: "):
+                        continue
+                    event = json.loads(line.removeprefix(b"data: "))
+                    if event["event"] == "approval_requested":
+                        await session.post(f"{run}/approve", json={"call_id": event["call"]["id"]})
+                    elif event["event"] == "tool_run_ended":
+                        used.append(event["response"]["name"])
+                    elif event["event"] == "text_delta":
+                        said += event["text"]
+            assert used == [tool], prompt
+            assert word in said, prompt
+
+
+@pytest.mark.process
 async def test_the_terminal_and_the_api_report_the_preparation_until_the_model_is_ready(
     running: Demo,
 ) -> None:
@@ -247,6 +315,30 @@ def test_ctrl_c_ends_the_demo_with_a_farewell_and_the_documented_exit_code(tmp_p
     text = log.read_text("utf-8")
     assert text.endswith(f"\nWindlass has stopped. Runs are stored in {tmp_path / 'demo.db'}.\n")
     assert "Traceback" not in text
+    assert '"level"' not in text  # no log lines
+
+
+def test_the_demo_prints_its_address_first_logs_no_requests_and_says_farewell(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    levels: list[str] = []
+    monkeypatch.setenv("WINDLASS_STATE_DIR", str(tmp_path))
+    monkeypatch.setattr(demo, "configure_logging", levels.append)
+    monkeypatch.setattr(demo, "_model", lambda _: ("qwen", ScriptedModel([], "local/qwen")))
+
+    def serve(app: object, started: Callable[[str], None]) -> None:
+        """Returns, as after SIGTERM."""
+        started("http://127.0.0.1:1")
+
+    monkeypatch.setattr("windlass.gateway.serve.serve", serve)
+    monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("it opened a browser"))
+    parser = argparse.ArgumentParser()
+    demo.configure(parser)
+    assert demo.run(parser.parse_args([])) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert lines[0] == "Open http://127.0.0.1:1 in a browser."
+    assert lines[-1] == f"Windlass has stopped. Runs are stored in {tmp_path / 'demo.db'}."
+    assert levels == ["WARNING"]
 
 
 def test_progress_lines_have_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

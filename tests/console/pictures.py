@@ -72,6 +72,7 @@ async def photographed(stage: Stage, folder: Path, *, seconds: float, pause: Pau
     hotel = stage.tools.hold("hotel in Tokyo")
     page = await stage.open("/")
     await expect(page.get_by_role("button", name=WEATHER)).to_be_visible()
+    await expect(page.locator(".preparation")).to_have_count(0, timeout=1000 * seconds)
     await shot(page, "empty")
     await ask(page, WEATHER)
     async with asyncio.timeout(seconds):

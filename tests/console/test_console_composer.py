@@ -36,6 +36,12 @@ BRING = """({ name, kind, event }) => {
 }"""
 
 
+DISTANCE_FROM_CHIP = """(button) => {
+  const chip = button.parentElement.querySelector(".file-chip").getBoundingClientRect();
+  return Math.abs(button.getBoundingClientRect().right - chip.right);
+}"""
+
+
 async def test_the_model_is_offered_the_tools_that_are_ticked(stage_of: StageOf) -> None:
     model = Listening("Yes.")
     stage = await stage_of(model)
@@ -137,14 +143,17 @@ async def test_text_tables_and_pdfs_are_attached_by_picker_paste_and_drop(
     model = Listening("Read.")
     stage = await stage_of(model)
     page = await stage.open("/")
-    notes: FilePayload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"Hello"}
+    long = "notes-with-a-name-that-is-too-long-for-its-place.txt"
+    notes: FilePayload = {"name": long, "mimeType": "text/plain", "buffer": b"Hello"}
     await page.locator("input[type=file]").set_input_files(notes)
     for name, kind, event in [("a.csv", "text/csv", "drop"), ("b.pdf", "application/pdf", "paste")]:
         await page.evaluate(BRING, {"name": name, "kind": kind, "event": event})
     chips = page.get_by_role("list", name="Attachments").locator(".file-name")
-    await expect(chips).to_have_text(["notes.txt", "a.csv", "b.pdf"])
+    await expect(chips).to_have_text([long, "a.csv", "b.pdf"])
     await axe(page)
-    await page.get_by_role("button", name="Remove notes.txt").click()
+    remove = page.get_by_role("button", name=f"Remove {long}")
+    assert await remove.evaluate(DISTANCE_FROM_CHIP) < 12
+    await remove.click()
     await ask(page, "Sum it.")
     await answered(page, 1)
     text, table, document = model.messages[0].parts
@@ -163,7 +172,7 @@ async def test_a_message_about_a_file_goes_when_it_no_longer_applies(stage_of: S
     archive: FilePayload = {"name": "a.zip", "mimeType": "application/zip", "buffer": b"PK\0\xff"}
     await page.locator("input[type=file]").set_input_files(archive)
     await expect(problem).to_have_text(
-        "a.zip cannot be attached. Attach text, CSV, PDF files or images."
+        "a.zip cannot be attached. Use a text, CSV or PDF file, or an image."
     )
     await message_box(page).fill("N")
     await expect(problem).to_have_count(0)

@@ -1,7 +1,8 @@
 """What a person sees first: the empty page, an answer before the machinery, and clear errors."""
 
-import json
 import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 
 from playwright.async_api import Route, expect
 from tests.console.axe import axe
@@ -10,7 +11,9 @@ from tests.console.conftest import StageOf
 from tests.console.stage import DESK, IN_ONE_BROWSER, MODEL, PHONE, card, ended, state_of
 from tests.support.talking import asking
 
-from windlass.testing import call, calls, refuse, say, slow
+from windlass.events import ModelEvent
+from windlass.model import ModelRequest, Preparation
+from windlass.testing import Gate, ScriptedModel, call, calls, refuse, say
 
 pytestmark = IN_ONE_BROWSER
 
@@ -152,20 +155,45 @@ async def test_an_error_says_what_happened_when_to_retry_and_where_the_details_a
     await axe(page)
 
 
-async def test_a_model_that_is_not_ready_says_what_it_is_doing(stage_of: StageOf) -> None:
-    stage = await stage_of(slow("Hello."))
-    run_id = await stage.start()
-    events = [
-        {"event": "run_started", "run_id": run_id, "model": "m", "messages": []},
-        {"event": "round_started", "round": 1, "phase": "awaiting_model_call"},
-        {"event": "status", "message": "Loading the model, about 20 s..."},
-    ]
-    numbered = [{**event, "seq": seq, "time": seq} for seq, event in enumerate(events, 1)]
-    body = "".join(f"data: {json.dumps(event)}\n\n" for event in numbered)
-    page = await stage.open("/runs")
-    await page.route("**/events?*", lambda route: route.fulfill(body=body))
-    await stage.goto(page, f"/runs/{run_id}")
-    await expect(page.locator(".waiting")).to_have_text("Loading the model, about 20 s")
+class Preparing(ScriptedModel):
+    """A model that is not ready, and answers once its gate is open."""
+
+    preparation: Preparation | None = Preparation("loading")
+
+    def __init__(self, answer: str) -> None:
+        super().__init__([answer])
+        self.gate = Gate()
+
+    @asynccontextmanager
+    async def _opened(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        await self.gate.passed()
+        async with super()._opened(request) as events:
+            yield events
+
+
+async def test_a_model_that_is_not_ready_says_what_it_does_and_for_how_long(
+    stage_of: StageOf,
+) -> None:
+    model = Preparing("Hello.")
+    stage = await stage_of(speaker=model, examples=EXAMPLES)
+    page = await stage.open("/")
+    preparation = page.locator(".preparation")
+    await expect(preparation).to_contain_text("The model is loading. You can ask now")
+    model.preparation = Preparation("reading", 95)
+    reading = "The model is reading its instructions and tools, about 1 min 35 s left"
+    await expect(preparation).to_contain_text(reading)
+    await axe(page)
+    await page.get_by_role("button", name=EXAMPLES[0]).click()
+    await expect(page.locator(".waiting")).to_have_text(reading)
+    model.preparation = Preparation("reading", 12)
+    await expect(page.locator(".waiting")).to_contain_text("about 12 s left")
+    model.preparation = None
+    await expect(page.locator(".waiting")).to_have_text("Waiting for the model")
+    model.gate.open()
+    await answered(page, 1)
+    await page.get_by_role("link", name="New chat").click()
+    await expect(page.get_by_role("list", name="Examples")).to_be_visible()
+    await expect(preparation).to_have_count(0)
 
 
 async def test_an_unknown_address_shows_where_to_go(stage_of: StageOf) -> None:
@@ -194,6 +222,8 @@ async def test_runs_are_found_by_date_and_content_and_have_charts(stage_of: Stag
     cost = page.get_by_role("img", name=re.compile("^Cost in tokens of the last 3 runs"))
     await expect(cost.locator("rect")).to_have_count(3)
     await expect(page.get_by_text("Failures by tool: 0")).to_be_visible()
+    await expect(page.get_by_role("table", name="Failures by tool")).to_be_hidden()
+    await expect(rows.first).to_be_in_viewport(ratio=1)  # the list is not pushed away
     await expect(rows.last.locator(".runs-failed")).to_have_count(0)  # denied is no failure
     await axe(page)
     await page.get_by_role("searchbox", name="Search").fill("POMEGRANATE")

@@ -119,10 +119,10 @@ async def test_a_stop_says_what_is_cancelled_for_sure_and_what_may_have_had_an_e
     unknown = left.locator('[data-effect="unknown"]')
     await expect(unknown).to_contain_text("May have had an effect")
     await expect(unknown.get_by_role("listitem")).to_have_text(
-        ["send_mail It was interrupted while running and may have had an effect."]
+        ["send_mail was interrupted while running and may have had an effect."]
     )
     await expect(left.locator('[data-effect="confirmed"]').get_by_role("listitem")).to_have_text(
-        ["get_weather It was interrupted and is safe to run again.", "pay It never started."]
+        ["get_weather was interrupted and is safe to run again.", "pay never started."]
     )
     await expect(left).to_contain_text("1 call had already finished.")
     for tool, effect in [

@@ -57,7 +57,7 @@ async def test_each_run_says_what_it_was_and_what_it_took(stage_of: StageOf) -> 
     await expect(confused).to_contain_text("The model is confused.")
     await expect(confused.locator("[data-status=failed]")).to_be_visible()
     await expect(divided.get_by_role("cell").nth(5)).to_have_text("2")
-    await expect(divided.get_by_role("cell").nth(6)).to_have_text("20 + 10")
+    await expect(divided.get_by_role("cell").nth(6)).to_have_text("20 / 10")
     await expect(divided.locator(".runs-used li")).to_have_text(["divide 1 failed", "get_weather"])
     await expect(divided.get_by_role("cell").nth(4)).to_contain_text("s")
 
@@ -140,5 +140,6 @@ async def test_on_a_phone_each_run_is_whole_on_the_screen(stage_of: StageOf) -> 
     stage = await staged(stage_of)
     page = await stage.open("/runs", viewport=PHONE, color_scheme="dark")
     await expect(rows(page)).to_have_count(3)
+    await expect(rows(page).first).to_be_in_viewport(ratio=1)
     assert await page.locator("main").evaluate("main => main.scrollWidth <= main.clientWidth")
     await axe(page)

@@ -41,6 +41,14 @@ STRAYS = """() => {
 }"""
 
 
+PLACE_AFTER_LAYOUT = """(talk) => new Promise((done) =>
+  requestAnimationFrame(() => requestAnimationFrame(() => done(talk.scrollTop))))"""
+IS_UNCOVERED = """(box) => {
+  const { x, y, width } = box.getBoundingClientRect();
+  return box.contains(document.elementFromPoint(x + width / 2, y + 1));
+}"""
+
+
 async def stays_in_place(page: Page) -> None:
     """The document is no higher than the window, and cannot be scrolled."""
     assert await page.evaluate(TOO_HIGH) == [0, 0]
@@ -97,6 +105,7 @@ async def test_a_long_chat_scrolls_inside_the_page(stage_of: StageOf, size: str)
                 await stays_in_place(page)
                 assert await page.evaluate(MAIN_TOO_HIGH) == 0
                 await expect(message).to_be_in_viewport(ratio=1)
+                assert await page.locator(".writing").evaluate(IS_UNCOVERED)
 
 
 async def test_every_other_long_page_scrolls_inside_its_frame(stage_of: StageOf) -> None:
@@ -129,6 +138,8 @@ async def test_the_panels_of_the_chat_scroll_by_themselves(stage_of: StageOf) ->
     tools = [numbered_tool(number) for number in range(60)]
     stage = await stage_of([say(ANSWER)], more_tools=tools)
     page = await stage.open("/", **PHONES)
+    await expect(page.get_by_role("button", name="tool_59")).to_be_attached()
+    assert await page.locator(".talk").evaluate(PLACE_AFTER_LAYOUT) == 0, "it shows its beginning"
     await send(page, "Go.")
     await ended(page)
     for panel in ("tools", "settings"):

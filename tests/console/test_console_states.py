@@ -3,17 +3,18 @@
 The pictures are in `build/screens`, which is not committed.
 """
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import httpx2
 import pytest
-from playwright.async_api import ViewportSize, expect
+from playwright.async_api import Page, expect
 from tests.console.conftest import StageOf
 from tests.console.pictures import show_tools
 from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Stage, ask, card, ended
 
-from windlass.testing import call, calls, refuse, say
+from windlass.testing import ScriptedModel, call, calls, refuse, say
 
 pytestmark = [
     IN_ONE_BROWSER,
@@ -21,14 +22,9 @@ pytestmark = [
 ]
 
 FOLDER = Path(__file__).parent.parent.parent / "build" / "screens"
-LOOKS: dict[str, tuple[ViewportSize, Literal["light", "dark"]]] = {
-    "phone": (PHONE, "light"),
-    "dark": (DESK, "dark"),
-    "desk": (DESK, "light"),
-}
 EXAMPLES = (
     "What is the forecast for Paris and for Tokyo?",
-    "Book a hotel in Tokyo for 2 nights.",
+    "Book a hotel in Tokyo.",
     "Convert 21 degrees Celsius to Fahrenheit.",
     "What time is it in Lima?",
 )
@@ -73,28 +69,49 @@ async def prepared(stage: Stage) -> None:
             assert answer.is_success
 
 
-async def test_the_states_of_the_page_can_be_looked_at(stage_of: StageOf) -> None:
+Looks = dict[str, Literal["light", "dark"]]
+Shot = Callable[[str], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    ("options", "looks"),
+    [
+        ({"viewport": DESK}, {"dark": "dark", "desk": "light"}),
+        ({"viewport": PHONE, "has_touch": True, "is_mobile": True}, {"phone": "light"}),
+    ],
+    ids=["desk", "phone"],
+)
+async def test_the_states_of_the_page_can_be_looked_at(
+    stage_of: StageOf, options: dict[str, Any], looks: Looks
+) -> None:
     stage = await stage_of(
-        SCRIPT,
+        speaker=ScriptedModel(SCRIPT, "local/qwen"),
+        name="qwen",
+        target="local/qwen",
         tools=("forecast", "book_hotel"),
         shown=show_tools,
         extra={"plain": lambda _: "Certainly."},
         examples=EXAMPLES,
     )
     await prepared(stage)
-    paris, tokyo = stage.tools.hold("Paris"), stage.tools.hold("Tokyo")
-    page = await stage.open("/")
+    page = await stage.open("/", **options)
     FOLDER.mkdir(parents=True, exist_ok=True)
     taken: list[str] = []
 
     async def shot(name: str) -> None:
         taken.append(name)
-        for look, (size, scheme) in LOOKS.items():
-            await page.set_viewport_size(size)
+        for look, scheme in looks.items():
             await page.emulate_media(color_scheme=scheme)
             path = FOLDER / f"{len(taken):02}-{name}-{look}.png"
             await page.screenshot(path=path, animations="disabled")
 
+    await _chat(stage, page, shot)
+    await _other_pages(stage, page, shot)
+    assert len(taken) == 11
+
+
+async def _chat(stage: Stage, page: Page, shot: Shot) -> None:
+    paris, tokyo = stage.tools.hold("Paris"), stage.tools.hold("Tokyo")
     await expect(page.get_by_role("button", name=EXAMPLES[0])).to_be_visible()
     await shot("empty")
     await page.get_by_role("button", name=EXAMPLES[0]).click()
@@ -114,6 +131,7 @@ async def test_the_states_of_the_page_can_be_looked_at(stage_of: StageOf) -> Non
     await ask(page, EXAMPLES[1])
     await expect(page.get_by_role("button", name="Approve")).to_be_visible()
     await expect(page.locator(".arguments")).to_contain_text("nights")
+    await expect(page.locator(".approval-keys")).to_have_attribute("data-ready", "true")
     await shot("approval")
     await page.get_by_role("button", name="Approve").click()
     await expect(page.locator('.run[data-reason="answer"]')).to_have_count(2)
@@ -121,7 +139,6 @@ async def test_the_states_of_the_page_can_be_looked_at(stage_of: StageOf) -> Non
     await ended(page, "error")
     await shot("error")
 
-    await page.set_viewport_size(PHONE)
     await page.keyboard.press("Control+k")
     await page.get_by_role("searchbox", name="Search chats").fill("certainly")
     await expect(page.locator(".chats-match").first).to_be_visible()
@@ -129,6 +146,8 @@ async def test_the_states_of_the_page_can_be_looked_at(stage_of: StageOf) -> Non
     await page.keyboard.press("Escape")
     await page.keyboard.press("Escape")
 
+
+async def _other_pages(stage: Stage, page: Page, shot: Shot) -> None:
     for name, path, shown in (
         ("runs", "/runs", ".chart"),
         ("run", None, ".wf-row"),
@@ -139,8 +158,9 @@ async def test_the_states_of_the_page_can_be_looked_at(stage_of: StageOf) -> Non
         else:
             await page.get_by_role("link", name=EXAMPLES[0]).click()
         await expect(page.locator(shown).first).to_be_visible()
+        if name == "run":
+            await page.locator("main").evaluate("main => main.scrollTo(0, main.scrollHeight)")
         await shot(name)
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog")).to_be_visible()
     await shot("help")
-    assert len(taken) == 11

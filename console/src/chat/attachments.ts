@@ -44,7 +44,7 @@ async function textOf(file: File): Promise<string> {
   } catch {
     // The same message as for a file with NUL characters.
   }
-  throw new Unattachable(`${file.name} cannot be attached. Attach text, CSV, PDF files or images.`);
+  throw new Unattachable(`${file.name} cannot be attached. Use a text, CSV or PDF file, or an image.`);
 }
 
 function dataUrl(file: File): Promise<string> {

@@ -132,7 +132,7 @@ function AttachButton({ onFiles }: { onFiles: (files: File[]) => void }) {
         type="button"
         class="small"
         aria-label="Attach files"
-        title="Attach text, CSV, PDF files or images. You can also paste or drop them."
+        title="Attach text, CSV or PDF files, or images. You can also paste or drop them."
         onClick={() => picker.current?.click()}
       >
         +

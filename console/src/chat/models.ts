@@ -1,6 +1,7 @@
 // The gateway's models and the selected one.
 import { computed, signal } from "@preact/signals";
 import { api, refusal } from "../wire/api";
+import { wholeSeconds } from "../run/labels";
 import type { Model } from "../wire/types";
 import { settings } from "./settings";
 
@@ -12,6 +13,28 @@ export const model = computed(() => {
   const served = models.value ?? [];
   return served.find(({ id }) => id === settings.value.model) ?? served[0];
 });
+
+/** The model that a run names: by the gateway's name for it, or by its target. */
+export function servedAs(name: string): Model | undefined {
+  return models.value?.find(({ id, windlass }) => id === name || windlass.target === name);
+}
+
+/** Whether a model is still being prepared, so that `ready_in` changes. */
+export const preparing = computed(() => (models.value ?? []).some(({ windlass }) => windlass.status !== "ready"));
+
+const PREPARATIONS = { ready: "", loading: "The model is loading", reading: "The model is reading its instructions and tools" } as const;
+
+/** What a model does before it can answer, and about how long that takes; "" if it is ready. */
+export function preparationOf(served: Model | undefined): string {
+  if (!served || served.windlass.status === "ready") return "";
+  const { status, ready_in: seconds } = served.windlass;
+  return PREPARATIONS[status] + (seconds ? `, about ${wholeSeconds(seconds)} left` : "");
+}
+
+/** Whether a run's status says that its model was not ready. */
+export function isPreparation(status: string): boolean {
+  return Object.values(PREPARATIONS).some((text) => text && status.startsWith(text));
+}
 
 /** The tools of the selected model. */
 export const tools = computed(() => model.value?.windlass.tools ?? []);

@@ -11,9 +11,12 @@ interface Scrolled {
   toEnd: () => void;
 }
 
-export function useStickyEnd(): Scrolled {
+/** `sticks` is false while there is nothing to follow, so that the list shows its beginning. */
+export function useStickyEnd(sticks: boolean): Scrolled {
   const list = useRef<HTMLDivElement>(null);
   const atEnd = useSignal(true);
+  const latest = useRef(sticks);
+  latest.current = sticks;
   const toEnd = () => {
     atEnd.value = true;
     list.current?.scrollTo({ top: list.current.scrollHeight, behavior: "instant" });
@@ -25,12 +28,13 @@ export function useStickyEnd(): Scrolled {
     let before = box.scrollTop;
     // Growth does not change the scroll position, so a smaller one means that the user scrolled up.
     const scrolled = () => {
+      if (!latest.current) return;
       const near = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
       if (near) atEnd.value = true;
       else if (box.scrollTop < before) atEnd.value = false;
       before = box.scrollTop;
     };
-    const grown = new ResizeObserver(() => atEnd.value && toEnd());
+    const grown = new ResizeObserver(() => latest.current && atEnd.value && toEnd());
     grown.observe(inside);
     grown.observe(box);
     box.addEventListener("scroll", scrolled, { passive: true });

@@ -1,7 +1,7 @@
 // The chat page: the list of chats, one open chat, and the composer.
 import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { loadModels, model, noModels, tools } from "../chat/models";
+import { loadModels, model, noModels, preparationOf, tools } from "../chat/models";
 import { chats, onTabChange, storesChats, refreshChats } from "../chat/chats";
 import { Composer } from "../chat/composer";
 import { conversationAt, type Conversation } from "../chat/conversation";
@@ -28,7 +28,7 @@ export function ChatPage({ chatId }: { chatId?: string }) {
   useFocusBack(drawer.value, opener);
   useClosedWhenWide(drawer);
   useSearchRequests(drawer);
-  const { list, atEnd, toEnd } = useStickyEnd();
+  const { list, atEnd, toEnd } = useStickyEnd(conversation.runIds.value.length > 0);
   useUpToDate(conversation, chatId);
   useEscapeStops(conversation);
   useTitle(conversation.title.value);
@@ -56,9 +56,9 @@ export function ChatPage({ chatId }: { chatId?: string }) {
           </div>
         </div>
         {!atEnd.value && (
-          <button type="button" class="small to-end" onClick={toEnd}>
-            ↓ Scroll to end
-          </button>
+          <div class="to-end">
+            <button type="button" class="small" onClick={toEnd}>↓ Scroll to end</button>
+          </div>
         )}
         {conversation.status.value !== "missing" && <Composer conversation={conversation} onSent={toEnd} />}
       </section>
@@ -99,6 +99,7 @@ const MAX_EXAMPLES = 4;
 /** The empty state: a greeting, prompts to begin with, and the tools of the model. */
 function Welcome({ conversation }: { conversation: Conversation }) {
   const served = model.value;
+  const preparation = preparationOf(served);
   const begin = (text: string) => {
     conversation.draft.value = { ...conversation.draft.value, text };
     void conversation.send(conversation.draft.value).then((sent) => {
@@ -113,6 +114,11 @@ function Welcome({ conversation }: { conversation: Conversation }) {
       {served && (
         <p class="hint">
           You are talking to <strong>{served.windlass.title}</strong>. <HelpLink />
+        </p>
+      )}
+      {preparation && (
+        <p class="preparation">
+          {preparation}. You can ask now: the answer follows as soon as the model is ready.
         </p>
       )}
       <ul class="examples" aria-label="Examples">

@@ -40,6 +40,7 @@ export function ReplayPage() {
         Choose the file of an exported run, or drop it here
         <input type="file" accept=".json,application/json" onChange={(event) => void open(event.currentTarget.files?.[0])} />
       </label>
+      {!opened.value && <p class="hint">To get such a file, press Export on the page of a run. The file stays in this browser.</p>}
       {problem && (
         <p class="card-error" role="alert">
           {problem}

@@ -2,7 +2,7 @@
 import type { ReadonlySignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { models } from "../chat/models";
+import { servedAs } from "../chat/models";
 import { takesFocus } from "../focus";
 import { SchemaForm } from "../parts/form";
 import { jsonOf } from "../parts/format";
@@ -11,7 +11,7 @@ import { useBadge } from "../title";
 import { useToolInfo, withDefaults, type ToolInfo } from "../tools/info";
 import { api, ApiError, refusal } from "../wire/api";
 import { allow, isAllowed } from "./allowed";
-import { lasted } from "./labels";
+import { wholeSeconds } from "./labels";
 import { argumentsOf, type Arguments } from "./payload";
 import type { CallView } from "./view";
 
@@ -131,14 +131,13 @@ function ArgumentList({ call, info }: { call: CallView; info: ToolInfo | undefin
 
 /** The time until the call is denied, if the model's limit is known. */
 function Countdown({ call, model, now }: Pick<ApprovalProps, "call" | "model" | "now">) {
-  const served = models.value?.find(({ id, windlass }) => id === model || windlass.target === model);
+  const served = servedAs(model);
   const asked = call.approval?.asked;
   if (!served || asked === undefined) return null;
   const left = asked + served.windlass.approval_timeout - now.value;
-  // A multiple of a second, and never a decimal that changes ten times a second.
   return (
     <p class="hint countdown">
-      {left > 0 ? `Without a decision, the call is denied in ${lasted(Math.ceil(left)).replace(".0 s", " s")}.` : "The time for a decision is over."}
+      {left > 0 ? `Without a decision, the call is denied in ${wholeSeconds(Math.ceil(left))}.` : "The time for a decision is over."}
     </p>
   );
 }

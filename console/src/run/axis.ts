@@ -1,5 +1,5 @@
 // The rows of the waterfall, on one time axis. Pure.
-import { counted, effectOf, lasted, stateOf, tokensOf } from "./labels";
+import { effectOf, lasted, stateOf, tokensOf } from "./labels";
 import type { CallView, RoundView, RunView } from "./view";
 
 export type BarKind = "model" | "approval" | "tool";
@@ -41,12 +41,7 @@ function roundRow(view: RunView, round: RoundView, index: number): Row {
   const end = round.superseded ? next?.startedAt : view.endedAt;
   const bar = between("model", view, round.startedAt, round.endedAt ?? end);
   const again = round.superseded ? ", retried" : "";
-  return { key: `round ${index}`, label: `Round ${round.number}${again}`, round, bars: [bar], note: notedUsage(round) };
-}
-
-function notedUsage({ usage }: RoundView): string {
-  const { input_tokens: input, output_tokens: output } = usage;
-  return input || output ? `${counted(input ?? 0)} → ${counted(output ?? 0)} tokens` : "";
+  return { key: `round ${index}`, label: `Round ${round.number}${again}`, round, bars: [bar], note: tokensOf(round.usage) };
 }
 
 function callRow(view: RunView, call: CallView): Row {

@@ -1,6 +1,7 @@
 // The output of a run: text, calls, and how it ended. Finished calls are folded, so that the answer comes first.
 import type { ReadonlySignal } from "@preact/signals";
 import { useCallback, useRef } from "preact/hooks";
+import { isPreparation, preparationOf, servedAs } from "../chat/models";
 import { Markdown } from "../parts/markdown";
 import type { FileData, InlineData } from "../wire/types";
 import { CallCard, type CallCardProps } from "./card";
@@ -154,12 +155,16 @@ function Media({ part }: { part: InlineData | FileData }) {
   );
 }
 
-/** An animated line while the model has written nothing in this turn: the run's status, if it has one. */
+/** An animated line while the model has written nothing in this turn: what the model or the run does, if that is known. */
 function Waiting({ view }: { view: RunView }) {
   const round = view.rounds.at(-1);
   if (round && (round.items.length > 0 || round.endedAt !== undefined)) return null;
+  const served = servedAs(view.model);
   const status = round?.toolsOff ? "" : view.status.replace(/(\.|…)+$/, "");
-  return <p class="waiting">{status || (round ? "Waiting for the model" : "Starting")}</p>;
+  // A run reports once that its model is not ready. The list of models is current.
+  const outdated = served?.windlass.status === "ready" && isPreparation(status);
+  const doing = preparationOf(served) || (outdated ? "" : status);
+  return <p class="waiting">{doing || (round ? "Waiting for the model" : "Starting")}</p>;
 }
 
 /** A stable callback, so that cards render again only when they change. */

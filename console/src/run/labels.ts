@@ -101,14 +101,23 @@ export function plural(count: number, noun: string): string {
   return `${counted(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** A short duration: "340 ms", "1.3 s", "2 min 5 s". */
+/** A short duration: "340 ms", "1.3 s", "2 min 5 s", "3 min". */
 export function lasted(seconds: number): string {
   const known = Math.max(0, seconds);
   if (known < 0.9995) return `${Math.round(known * 1000)} ms`;
-  if (known < 59.95) return `${known.toFixed(1)} s`;
-  const whole = Math.round(known);
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+  return known < 59.95 ? `${known.toFixed(1)} s` : wholeSeconds(known);
+}
+
+/** A duration without a fraction, for a text that counts down: "5 s", "2 min 5 s", "3 min". */
+export function wholeSeconds(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return joinedUnits([Math.floor(whole / 60), "min"], [whole % 60, "s"]);
+  return joinedUnits([Math.floor(whole / 3600), "h"], [Math.floor((whole % 3600) / 60), "min"]);
+}
+
+function joinedUnits(large: [number, string], small: [number, string]): string {
+  return [large, small].filter(([count]) => count).map(([count, unit]) => `${count} ${unit}`).join(" ");
 }
 
 /** Whether an interrupted call certainly had no effect (`confirmed`) or may have had one. */

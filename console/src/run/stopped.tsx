@@ -34,7 +34,7 @@ function Calls({ title, effect, calls }: { title: string; effect: string; calls:
       <ul>
         {calls.map((call) => (
           <li key={call.id} data-call={call.id}>
-            <code>{call.name}</code> {effectLabel(call)}
+            <code>{call.name}</code> {effectLabel(call).replace(/^It /, "")}
           </li>
         ))}
       </ul>

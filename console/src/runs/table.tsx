@@ -4,8 +4,8 @@ import { counted, lasted } from "../run/labels";
 import { useNow } from "../wire/clock";
 import type { Run, RunSummary } from "../wire/types";
 
-const COLUMNS = ["Status", "Prompt", "Model", "Started", "Duration", "Rounds", "Tokens", "Tools"];
-const NUMBERS = ["Started", "Duration", "Rounds", "Tokens"];
+const COLUMNS = ["Status", "Prompt", "Model", "Started", "Duration", "Rounds", "Tokens in / out", "Tools"];
+const NUMBERS = ["Started", "Duration", "Rounds", "Tokens in / out"];
 
 /** The roles are explicit, because the narrow layout turns cells into blocks, which lose their roles. */
 export function RunsTable({ runs }: { runs: readonly Run[] }) {
@@ -43,8 +43,8 @@ function Row({ run }: { run: Run }) {
       <td role="cell" class="runs-number" title={moment(run.created)}>{ago(run.created)}</td>
       <td role="cell" class="runs-number"><Took run={run} /></td>
       <td role="cell" class="runs-number" data-name="Rounds">{summary?.rounds ?? "–"}</td>
-      <td role="cell" class="runs-number" data-name="Tokens">
-        {summary ? `${counted(summary.input_tokens)} + ${counted(summary.output_tokens)}` : "–"}
+      <td role="cell" class="runs-number" data-name="Tokens in / out">
+        {summary ? `${counted(summary.input_tokens)} / ${counted(summary.output_tokens)}` : "–"}
       </td>
       <td role="cell"><ToolsUsed tools={summary?.tools ?? {}} /></td>
     </tr>

@@ -30,7 +30,7 @@ examples:
   MODEL=smol windlass demo"""
 
 EXAMPLES = (
-    "What is the weather in Paris?",
+    "What is the weather in Rome?",
     "How warm is it in Oslo today, in Fahrenheit?",
     "What is 15% of 80?",
     "Put oat milk on my shopping list",
@@ -77,10 +77,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--host", default="127.0.0.1", help="the address to listen on (default: only this machine)"
     )
     parser.add_argument("--port", type=port_number, default=8080, help="0: any free port")
+    parser.add_argument(
+        "--log-level",
+        default="WARNING",
+        metavar="LEVEL",
+        help="INFO logs every request; default: WARNING",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    configure_logging("INFO")
+    configure_logging(options.log_level)
     try:
         from windlass.cli.demo_tools import TOOLS
         from windlass.gateway.app import create_app
@@ -116,6 +122,7 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(STOPPED.format(storage=storage))
         raise
+    sys.stderr.write(STOPPED.format(storage=storage))
     return 0
 
 
@@ -160,7 +167,7 @@ class ProgressLines:
             return ""
         self._written = now
         share = progress.done * 100 // progress.total
-        left = round(elapsed * (progress.total - progress.done) / done)
+        left = max(1, round(elapsed * (progress.total - progress.done) / done))
         return f"{STAGES[progress.stage]}: {share} %, about {left} s left\n"
 
 

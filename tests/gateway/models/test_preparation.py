@@ -20,6 +20,7 @@ class SlowModel:
     """A model that waits for `ready` before it answers, as the embedded one does."""
 
     name = "local/slow"
+    function_calling = False
 
     def __init__(self) -> None:
         self.ready, self.asked = asyncio.Event(), asyncio.Event()
@@ -68,6 +69,25 @@ async def test_the_list_of_models_says_when_a_model_will_be_ready(
     slow.stage = Preparation("reading", 12)
     assert await status_of(app) == ("reading", 12)
     slow.ready.set()
+    assert await status_of(app) == ("ready", None)
+
+
+async def test_a_model_that_reads_several_prompts_is_ready_after_the_last(
+    app: App, slow: SlowModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = asyncio.Event()
+
+    async def warm(request: ModelRequest) -> None:
+        slow.ready.set()  # it has read the first
+        await second.wait()
+
+    monkeypatch.setattr(slow, "warm", warm)
+    warming = asyncio.create_task(app.gateway.registry.warm())
+    async with asyncio.timeout(60):
+        await slow.ready.wait()
+    assert await status_of(app) == ("reading", None)
+    second.set()
+    await warming
     assert await status_of(app) == ("ready", None)
 
 

@@ -33,9 +33,10 @@ class FakeEngine:
     def __init__(self, *answers: list[dict[str, Any]]) -> None:
         self._answers = list(answers)
         self.asked: list[dict[str, Any]] = []
+        self.is_loaded = False
 
     async def load(self) -> None:
-        pass
+        self.is_loaded = True
 
     async def chunks(self, body: bytes) -> AsyncGenerator[bytes, None]:
         self.asked.append(json.loads(body))
@@ -160,6 +161,36 @@ async def test_warming_reports_loading_and_reading_until_the_model_is_ready(
         (WeightsProgress("reading", 100, 100), Preparation("reading", 0)),
     ]
     assert model.preparation is None
+
+
+async def test_the_time_that_is_left_counts_down_between_two_reports(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(local.time, "monotonic", lambda: now)
+    with_engine(monkeypatch, [reading(20), reading(40), *HELLO[1:]])
+    left: list[int | None] = []
+
+    def on_progress(progress: WeightsProgress) -> None:
+        nonlocal now
+        for seconds in (0, 2, 2, 60) if progress.done == 40 else (4,):
+            now += seconds
+            left.append(model.preparation.seconds_left if model.preparation else None)
+
+    model.on_progress = on_progress
+    await model.warm(ModelRequest([Message.user("hi")]))
+    assert left[-4:] == [12, 10, 8, 1]
+
+
+async def test_a_second_prompt_to_warm_reports_no_second_loading(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_engine(monkeypatch, [reading(100), *HELLO[1:]], [reading(300, 300), *HELLO[1:]])
+    seen: list[WeightsProgress] = []
+    model.on_progress = seen.append
+    for text in ("hi", "a longer prompt"):
+        await model.warm(ModelRequest([Message.user(text)]))
+    assert [progress.stage for progress in seen] == ["loading", "loading", "reading", "reading"]
 
 
 async def test_a_model_is_ready_after_its_first_token_without_warming_too(

@@ -109,6 +109,7 @@ class ServedModel:
         """The wire of its provider; empty if it has none."""
         upstream = EnforcedModel(Upstream(model, config.name))
         self._planner = Planner(upstream, settings, executor, config.mode or settings.mode)
+        self._is_warming = False
         self.own = own
         """The tools that do not depend on MCP servers or workers."""
         self._offers = ToolOffers(own, request_limits)
@@ -132,7 +133,12 @@ class ServedModel:
             return False
         offer = self._offers.of(NO_CLIENT_TOOLS, remote)
         messages = self.with_system((Message.user("Hello"),))
-        await self._planner.modes.warm(ModelRequest(messages=messages, tools=offer.declarations))
+        request = ModelRequest(messages=messages, tools=offer.declarations)
+        self._is_warming = True
+        try:
+            await self._planner.modes.warm(request)
+        finally:
+            self._is_warming = False
         return True
 
     async def sample(self, messages: tuple[Message, ...], max_tokens: int) -> "Sampled":
@@ -153,7 +159,10 @@ class ServedModel:
     def preparation(self) -> Preparation | None:
         """What a local model does before it can answer; None if it is ready."""
         preparation: object = getattr(self.model, "preparation", None)
-        return preparation if isinstance(preparation, Preparation) else None
+        if isinstance(preparation, Preparation):
+            return preparation
+        # Between two prompts, the model itself is ready.
+        return Preparation("reading") if self._is_warming else None
 
     def notice(self) -> str:
         """A sentence for the client of a model that is not ready; empty otherwise."""

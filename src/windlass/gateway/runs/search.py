@@ -1,5 +1,6 @@
 """Search in the text of chats and runs. Pure."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from windlass.content import FunctionCall, FunctionResponse, Message, Text
@@ -9,6 +10,7 @@ from windlass.runs.export import exported_rounds
 
 BEFORE_CHARS, AFTER_CHARS = 20, 80
 """How many characters an excerpt shows before and after a match."""
+_SPACE = re.compile(r"\s")
 
 
 def text_of_messages(messages: Iterable[Message]) -> str:
@@ -52,5 +54,7 @@ def excerpt(text: str, wanted: str) -> str | None:
         return None
     # Casefolding may change the length, so the place is approximate in some scripts.
     start, end = max(0, at - BEFORE_CHARS), at + len(wanted) + AFTER_CHARS
+    if start and (space := _SPACE.search(text, start, at)):
+        start = space.end()  # the excerpt begins with a whole word
     words = " ".join(text[start:end].split())
     return f"{'…' if start else ''}{words}{'…' if end < len(text) else ''}"

@@ -107,6 +107,10 @@ class Engine:
         self._server: LlamaServer | None = None
         self._thread = DaemonThreads(1, "windlass-local")
 
+    @property
+    def is_loaded(self) -> bool:
+        return self._server is not None
+
     async def load(self) -> None:
         """Loads the weights if necessary. Raises `ConfigError` if that fails."""
         await asyncio.wrap_future(self._thread.submit(self._loaded))

@@ -136,7 +136,8 @@ class LocalModel:
         Raises `ModelError` if the prompt is too long, and `ConfigError` if loading fails.
         """
         self._ready = False
-        await self.load()
+        if not (await self._engine()).is_loaded:
+            await self.load()
         settings = replace(request.settings, max_tokens=1, response_schema=None)
         asked = replace(request, settings=settings)
         async with aclosing(self._events(asked, self._report_reading)) as events:
@@ -154,7 +155,7 @@ class LocalModel:
         last = self._stage.progress
         if progress.stage != last.stage or progress.done < last.done:
             self._stage = _Stage(progress)
-        self._stage.progress = progress
+        self._stage.update(progress)
         if self.on_progress:
             self.on_progress(progress)
 
@@ -282,17 +283,25 @@ class _Stage:
     """A stage of preparation: its last progress, and when it began."""
 
     def __init__(self, progress: WeightsProgress) -> None:
-        self.progress, self._began, self._first = progress, time.monotonic(), progress.done
+        self.progress, self._first = progress, progress.done
+        self._began = self._updated = time.monotonic()
+
+    def update(self, progress: WeightsProgress) -> None:
+        self.progress, self._updated = progress, time.monotonic()
 
     def preparation(self) -> Preparation:
-        """Expects the rest to take as long, for its size, as the stage took so far."""
+        """Expects the rest to take as long, for its size, as the stage took so far.
+
+        The estimate counts down between two reports of progress.
+        """
         progress = self.progress
         stage = "reading" if progress.stage == "reading" else "loading"
         done, rest = progress.done - self._first, progress.total - progress.done
         if done <= 0:
             return Preparation(stage)
-        seconds = (time.monotonic() - self._began) * rest / done
-        return Preparation(stage, ceil(seconds))
+        expected = (self._updated - self._began) * rest / done
+        left = ceil(expected - (time.monotonic() - self._updated))
+        return Preparation(stage, max(left, 1 if rest else 0))
 
 
 class PromptSize(Struct, frozen=True):
