@@ -464,18 +464,7 @@ def _first_calls(task: Task, program: Program) -> list[FunctionCall]:
         )
         # A call that only adds a parameter's default is the same call.
         calls.setdefault(call_key(_call(step, given_arguments(step))), call)
-    made = list(calls.values())
-    return [call for call in made if not any(_is_part(call, other) for other in made)]
-
-
-def _is_part(call: FunctionCall, other: FunctionCall) -> bool:
-    """Whether the other call has all arguments of this one, and more."""
-    given, more = call.arguments, other.arguments
-    if call.name != other.name or isinstance(given, str) or isinstance(more, str):
-        return False
-    return len(given) < len(more) and all(
-        name in more and more[name] == value for name, value in given.items()
-    )
+    return list(calls.values())
 
 
 def _certain(task: Task, step: Step, values: dict[str, Any]) -> FunctionCall | None:

@@ -30,10 +30,8 @@ _MAX_FACTS_CHARS = 600
 _MAX_EARLIER = 4
 _MAX_EARLIER_CHARS = 300
 _SHORT_REQUEST_WORDS = 6
-_DOUBT = 0.15
-"""How likely the end of a call may be, in place of an optional flag or value of an enum."""
-_DOUBT_IF_MADE_UP = 0.05
-"""The same for a value that shares no word with the conversation."""
+_DOUBT = 0.05
+"""How likely the end of a call may be, in place of a value of an enum that nobody mentioned."""
 
 
 class Task:
@@ -87,16 +85,16 @@ class Task:
         parameter's description names. A small model fills in all parameters that it sees.
 
         A flag or a value of an enum may come from the comment of the call: the model says there
-        what the request means.
+        what the request means. It must be certain of a value that is not in it.
         """
         schema = step.function.schema(name)
         if value == schema.get("default"):
             return True
-        said, doubt = f"{self.said} {step.purpose}", step.doubts.get(name, 0.0)
+        said = f"{self.said} {step.purpose}"
         if isinstance(value, bool):
-            return doubt < _DOUBT and not is_made_up(words_of(name), said)
+            return bool(shared_words(words_of(name), said))
         if isinstance(value, str) and schema.get("enum"):
-            return doubt < (_DOUBT_IF_MADE_UP if is_made_up(value, said) else _DOUBT)
+            return bool(shared_words(value, said)) or step.doubts.get(name, 0.0) < _DOUBT
         described = str(schema.get("description") or "").lower()
         named = isinstance(value, str) and value.lower() in described
         return self.request_numbers.explain(value) and (named or not is_made_up(value, self.said))
@@ -104,29 +102,33 @@ class Task:
     def without_inventions(self, program: Program) -> Program:
         """The program without calls that the request cannot ask for.
 
-        These are calls with an address that nobody mentioned, and further ones with another
-        required text that nobody mentioned, or for something that another call is already for.
+        These are calls with an address that nobody mentioned, and further ones that add nothing
+        or have another required text that nobody mentioned.
         """
         kept: list[Step] = []
         for step in program.steps:
             if self.has_addresses(step.line) and not (
-                kept and (self.has_made_up(step) or self._is_alternative(step, kept))
+                kept and (self.has_made_up(step) or not self._adds(step, kept))
             ):
                 kept.append(step)
         return Program(kept)
 
-    def _is_alternative(self, step: Step, others: Sequence[Step]) -> bool:
-        """Whether a call of another function adds no value and no word of the request.
+    def _adds(self, step: Step, others: Sequence[Step]) -> bool:
+        """Whether a further call uses a result, or has words or numbers of the request that no
+        other call has all of: in its values, its comment, or the function's name.
 
         A model that knows two shops asks both, although the request names one.
         """
-        if step.needs or not step.purpose or step.function in [each.function for each in others]:
-            return False
-        words = [shared_words(each.purpose, self.said) for each in others]
-        values = [each.literals for each in others]
-        new = step.literals.difference(*values)
-        adds = any(re.search(rf"(?i)(?<!\w){re.escape(each)}(?!\w)", self.question) for each in new)
-        return not adds and not shared_words(step.purpose, self.said).difference(*words)
+        words = self._words(step)
+        return bool(step.needs) or not any(words <= self._words(each) for each in others)
+
+    def _words(self, step: Step) -> set[str]:
+        """The words and values of the conversation that the step has."""
+        said = self.said.lower()
+        values = {each.lower() for each in step.literals}
+        name = words_of(step.function.tool.name)
+        words = shared_words(" ".join((*values, step.purpose, name)), said)
+        return words | {each for each in values if each in said}
 
     def has_made_up(self, step: Step) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
