@@ -443,8 +443,8 @@ def _read(said: Written, task: Task) -> Program:
 
 
 def _first_calls(task: Task, program: Program) -> list[FunctionCall]:
-    """The calls that need no result, each once, without optional arguments that are made up."""
-    calls: dict[tuple[str, bytes], FunctionCall] = {}
+    """The calls that need no result, without optional arguments that are made up."""
+    calls: list[FunctionCall] = []
     for step in program.steps:
         if step.needs:
             continue
@@ -452,19 +452,14 @@ def _first_calls(task: Task, program: Program) -> list[FunctionCall]:
             arguments = step.call_arguments({})
         except Unresolved:
             continue
-        required = step.function.required
-        call = _call(
-            step,
-            {
-                name: in_asked_form(name, value, step.function.schema(name), task.question)
-                for name, value in arguments.items()
-                if name in required or task.explains(step, name, value)
-            }
-            | (named_choices(step, task.question) if len(program.steps) == 1 else {}),
-        )
-        # A call that only adds a parameter's default is the same call.
-        calls.setdefault(call_key(_call(step, given_arguments(step))), call)
-    return list(calls.values())
+        named = named_choices(step, task.question) if len(program.steps) == 1 else {}
+        given = {
+            name: in_asked_form(name, value, step.function.schema(name), task.question)
+            for name, value in arguments.items()
+            if name in step.function.required or task.explains(step, name, value)
+        }
+        calls.append(_call(step, given | named))
+    return calls
 
 
 def _certain(task: Task, step: Step, values: dict[str, Any]) -> FunctionCall | None:
