@@ -364,12 +364,14 @@ async def test_a_call_that_only_adds_a_default_is_not_made_twice() -> None:
 
 
 async def test_a_further_call_without_a_new_word_of_the_request_is_left_out() -> None:
-    first = 'a = find_hotels(city="Rome", currency="euros")'
+    first = '# hotels, euros, Oslo\na = find_hotels(city="Rome", currency="euros")'
     for line, prompt, count in (
         ('b = find_hotels(city="Rome")', "Hotels in Rome, in euros", 1),
         ('b = find_hotels(city="Oslo")', "Hotels in Rome, in euros, and Oslo", 2),
         ('b = find_hotels(city="\u5317\u4eac")', "Hotels in Rome, in euros, \u548c\u5317\u4eac", 2),
         ('# the cheapest hotels\nb = find_hotels(city="Rome")', "Rome, euros, and cheapest", 2),
+        ('# euros, Oslo\nb = find_hotels(city="Oslo")', "Hotels in Rome and Oslo, euros", 2),
+        (first.replace("Oslo", "Rome"), "Rome hotels, in euros", 1),
     ):
         model, _ = small(f"{first}\n{line}", "Yes")
         events = await events_of(model, asked(prompt, tools=(HOTELS,)))

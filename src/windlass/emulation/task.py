@@ -114,21 +114,26 @@ class Task:
         return Program(kept)
 
     def _adds(self, step: Step, others: Sequence[Step]) -> bool:
-        """Whether a further call uses a result, or has words or numbers of the request that no
-        other call has all of: in its values, its comment, or the function's name.
+        """Whether a further call uses a result, or has something of the request that another call
+        has not: in its values, or in its comment and the function's name.
 
         A model that knows two shops asks both, although the request names one.
         """
-        words = self._words(step)
-        return bool(step.needs) or not any(words <= self._words(each) for each in others)
+        values, words = self._values(step), self._words(step)
+        return bool(step.needs) or not any(
+            _is_same(step, each)
+            or (values <= self._values(each) and words <= self._words(each))
+            for each in others
+        )
+
+    def _values(self, step: Step) -> set[str]:
+        """The values of a step that the conversation contains, and their words."""
+        said, values = self.said.lower(), {each.lower() for each in step.literals}
+        return shared_words(" ".join(values), said) | {each for each in values if each in said}
 
     def _words(self, step: Step) -> set[str]:
-        """The words and values of the conversation that the step has."""
-        said = self.said.lower()
-        values = {each.lower() for each in step.literals}
-        name = words_of(step.function.tool.name)
-        words = shared_words(" ".join((*values, step.purpose, name)), said)
-        return words | {each for each in values if each in said}
+        """The words of the conversation that say what a step is for."""
+        return shared_words(f"{step.purpose} {words_of(step.function.tool.name)}", self.said)
 
     def has_made_up(self, step: Step) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
@@ -200,6 +205,12 @@ def given_arguments(step: Step) -> dict[str, Any]:
         for name, value in arguments.items()
         if value != step.function.schema(name).get("default")
     }
+
+
+def _is_same(step: Step, other: Step) -> bool:
+    """Whether both are the same call, perhaps with a parameter's default in one of them."""
+    given = given_arguments(step)
+    return step.function is other.function and given == given_arguments(other)
 
 
 def last_question(request: ModelRequest) -> str:
