@@ -529,9 +529,23 @@ async def test_a_made_up_number_becomes_a_call() -> None:
 
 async def test_a_result_in_another_unit_than_asked_for_is_converted() -> None:
     call = 'x = convert(value=paris["wind_kmh"], to="m/s")'
-    model, _ = small(PARIS, "The wind has 9 m/s.", call)
+    model, _ = small(PARIS, call)
     request = after_result("How strong is the wind in Paris, in m/s?", {"wind_kmh": 9})
     assert made_by(await events_of(model, request)) == [("convert", {"value": 9, "to": "m/s"})]
+
+
+async def test_a_word_that_is_no_unit_leads_to_no_call() -> None:
+    model, inner = small(PARIS, 'x = convert(value=paris, to="km")', "It is 9 °C.")
+    request = after_result("What is the weather in Paris in detail?", {"celsius": 9})
+    assert text_of(await events_of(model, request)) == "It is 9 °C."
+    assert len(inner.requests) == 3
+
+
+async def test_a_likely_end_does_not_drop_a_step_with_a_new_value_of_the_request() -> None:
+    inner = ScoredModel([IN_FAHRENHEIT, "none"], [{"par": 0.9}, {"done": 0.3, "#": 0.4}])
+    result = after_result("How warm is Paris, in fahrenheit?", {"celsius": 21})
+    events = await events_of(emulated_by_profile(inner), result)
+    assert made_by(events) == [("convert", {"value": 21, "to": "fahrenheit"})]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,13 @@ from windlass.emulation.program import (
     Unresolved,
 )
 from windlass.emulation.prompt import quoted, result_sentence
-from windlass.emulation.task import Task, call_key, given_arguments, last_question
+from windlass.emulation.task import (
+    Task,
+    call_key,
+    given_arguments,
+    last_question,
+    texts_of,
+)
 from windlass.emulation.values import in_asked_form, named_choices
 from windlass.errors import ModelError
 from windlass.events import (
@@ -70,9 +76,6 @@ log = logging.getLogger("windlass.emulation")
 
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
-_NUMBER_AND_UNIT = re.compile(
-    r"\d\s*(?:degrees?\s|\N{DEGREE SIGN})?\s*([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE
-)
 
 _LIKELY = 0.25
 """How likely it must be that a request asks for a call."""
@@ -166,7 +169,7 @@ class CheckedModel:
                 async for event in events:
                     yield event
             return
-        sentences, end = _Sentences(task.known, task.missing_units()), TurnEnded("other")
+        sentences, end = _Sentences(task.known), TurnEnded("other")
         async with self._answer(task, spent) as events:
             async for event in events:
                 if isinstance(event, TurnEnded):
@@ -205,6 +208,11 @@ class CheckedModel:
                 spent += usage
                 if call is not None and task.may_make(call, calls):
                     calls.append(call)
+        if not calls and (units := task.missing_units()):
+            call, usage = await self._missing_step(task, program, values)
+            spent += usage
+            if call is not None and units & texts_of(call) and task.may_make(call):
+                calls.append(call)
         if calls:
             for event in _turn(task, calls, spent):
                 yield event
@@ -408,10 +416,10 @@ _AnotherStep: TypeAlias = Callable[[Task], Awaitable[tuple[list[FunctionCall], U
 
 
 class _Sentences:
-    """Passes text sentence by sentence, up to the first one with a made-up number or unit."""
+    """Passes text sentence by sentence, up to the first one with a made-up number."""
 
-    def __init__(self, known: Numbers, units: set[str]) -> None:
-        self._known, self._units, self._doubtful = known, units, False
+    def __init__(self, known: Numbers) -> None:
+        self._known, self._doubtful = known, False
         self.held = ""
         """What may not pass yet: the start of a sentence, or all from the made-up number on."""
 
@@ -423,23 +431,19 @@ class _Sentences:
             return passed
         while not self._doubtful and (end := _SENTENCE_END.search(self.held)):
             sentence = self.held[: end.end()]
-            self._doubtful = self._has_doubt(sentence)
+            self._doubtful = bool(self._known.unknown(sentence))
             if not self._doubtful:
                 passed += sentence
                 self.held = self.held[len(sentence) :]
         return passed
 
     def end(self) -> bool:
-        """Whether the text has a made-up number or unit."""
-        return self._doubtful or self._has_doubt(self.held)
-
-    def _has_doubt(self, sentence: str) -> bool:
-        named = {found[1].lower() for found in _NUMBER_AND_UNIT.finditer(sentence)}
-        return bool(self._known.unknown(sentence)) or bool(named & self._units)
+        """Whether the text has a made-up number."""
+        return self._doubtful or bool(self._known.unknown(self.held))
 
 
 def _read(said: Written, task: Task) -> Program:
-    return Program.read(said.program(), task.functions, said.call_end)
+    return Program.read(said.text, task.functions, said.call_end, said.program_end)
 
 
 def _first_calls(task: Task, program: Program) -> list[FunctionCall]:

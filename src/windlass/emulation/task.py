@@ -12,7 +12,7 @@ from windlass.emulation.numbers import Numbers
 from windlass.emulation.planning import Asked
 from windlass.emulation.program import Made, Program, Step, Unresolved, numbers_of, signatures
 from windlass.emulation.prompt import quoted
-from windlass.emulation.relevance import is_made_up, shared_words, words_of
+from windlass.emulation.relevance import PLAIN_WORDS, is_made_up, shared_words, words_of
 from windlass.jsontext import compact_json
 from windlass.model import ModelRequest
 
@@ -32,6 +32,8 @@ _MAX_EARLIER_CHARS = 300
 _SHORT_REQUEST_WORDS = 6
 _DOUBT = 0.05
 """How likely the end of a call may be, in place of a value of an enum that nobody mentioned."""
+_END_LIKELY = 0.05
+"""How likely the end of a program must be, in place of a further call that adds no value."""
 
 
 class Task:
@@ -103,15 +105,21 @@ class Task:
         """The program without calls that the request cannot ask for.
 
         These are calls with an address that nobody mentioned, and further ones that add nothing
-        or have another required text that nobody mentioned.
+        or have another required text that nobody mentioned. The program ends where its end was
+        likely, unless the next call has a value of the request that no call before it has.
         """
         kept: list[Step] = []
         for step in program.steps:
+            if kept and step.end >= _END_LIKELY and not self._has_new_value(step, kept):
+                break
             if self.has_addresses(step.line) and not (
                 kept and (self.has_made_up(step) or not self._adds(step, kept))
             ):
                 kept.append(step)
         return Program(kept)
+
+    def _has_new_value(self, step: Step, others: Sequence[Step]) -> bool:
+        return bool(self._values(step).difference(*map(self._values, others)))
 
     def _adds(self, step: Step, others: Sequence[Step]) -> bool:
         """Whether a further call uses a result, or has something of the request that another call
@@ -121,8 +129,7 @@ class Task:
         """
         values, words = self._values(step), self._words(step)
         return bool(step.needs) or not any(
-            _is_same(step, each)
-            or (values <= self._values(each) and words <= self._words(each))
+            _is_same(step, each) or (values <= self._values(each) and words <= self._words(each))
             for each in others
         )
 
@@ -173,16 +180,15 @@ class Task:
         return all(any(each in text for text in texts) for each in addresses)
 
     def missing_units(self) -> set[str]:
-        """The units that the request wants a result in, and that no result and no call has.
-
-        A model would write "9 m/s" for a result of 9 km/h.
+        """The words that may be units that the request wants a result in, and that no result and
+        no call has. A model would write "9 m/s" for a result of 9 km/h.
         """
         made = self.made()
         if not made:
             return set()
         has = compact_json([(each.call.json, each.output) for each in made]).lower()
         wanted = {found[1].lower() for found in _WANTED_UNIT.finditer(self.question)}
-        return {unit for unit in wanted if unit not in has}
+        return {unit for unit in wanted - PLAIN_WORDS if unit not in has}
 
     def may_make(self, call: FunctionCall, others: Sequence[FunctionCall] = ()) -> bool:
         """Whether the call is a new one, without a made-up address."""
@@ -205,6 +211,13 @@ def given_arguments(step: Step) -> dict[str, Any]:
         for name, value in arguments.items()
         if value != step.function.schema(name).get("default")
     }
+
+
+def texts_of(call: FunctionCall) -> set[str]:
+    """The texts among the arguments of a call, in lower case."""
+    given = call.arguments
+    values = () if isinstance(given, str) else given.values()
+    return {each.lower() for each in values if isinstance(each, str)}
 
 
 def _is_same(step: Step, other: Step) -> bool:
