@@ -287,13 +287,14 @@ class Program:
                 purpose = line.removeprefix("#").strip()
                 continue
             doubts = {each[1]: call_end(start + each.start()) for each in _ARGUMENT.finditer(whole)}
-            step = _step(_renamed(line, same), by_name, variables, purpose, doubts, ended)
+            for part in _apart(_renamed(line, same), by_name, variables):
+                step = _step(part, by_name, variables, purpose, doubts, ended)
+                if step is not None and (value := _unchanged(step)):
+                    same[step.variable] = value
+                elif step is not None:
+                    variables.add(step.variable)
+                    steps.append(step)
             purpose, ended = "", 0.0
-            if step is not None and (value := _unchanged(step)):
-                same[step.variable] = value
-            elif step is not None:
-                variables.add(step.variable)
-                steps.append(step)
         return cls(steps)
 
     @property
@@ -350,6 +351,21 @@ def _renamed(line: str, same: Mapping[str, str]) -> str:
     for variable, value in same.items():
         line = re.sub(rf"\b{re.escape(variable)}\b(?! = )", value, line)
     return line
+
+
+def _apart(line: str, functions: Mapping[str, Signature], variables: set[str]) -> list[str]:
+    """The line, or two: a call in a formula, such as "price(of='tea') * 2", has its own line."""
+    names = "|".join(map(re.escape, functions))
+    calls = re.finditer(rf"\b(?:{names})\([^()]*\)", line)
+    inner = next((each for each in calls if each.start() > line.find("(")), None)
+    if inner is None:
+        return [line]
+    variable = f"step_{len(variables) + 1}"
+    first = f"{variable} = {inner[0]}".replace('\\"', '"')
+    rest = f"{line[: inner.start()]}{variable}{line[inner.end() :]}"
+    outer = _step(rest, functions, variables | {variable}, "", {}, 0.0)
+    is_formula = outer is not None and variable in outer.needs
+    return [first, rest] if is_formula and _step(first, functions, set(), "", {}, 0.0) else [line]
 
 
 def _step(
