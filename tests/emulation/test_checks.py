@@ -584,10 +584,12 @@ async def test_a_made_up_number_stays_if_no_call_can_replace_it(
 
 
 async def test_a_program_with_a_made_up_number_begins_with_another_function() -> None:
-    model, inner = small('x = convert(value=10, to="fahrenheit")', IN_FAHRENHEIT)
-    events = await events_of(model, question("How warm is Paris, in °F?"))
-    assert made_by(events) == [("get_weather", {"city": "Paris"})]
-    assert 'start ::= comment name " = " (c0)' in inner.requests[1].extra["grammar"]
+    made_up = 'x = convert(value=10, to="fahrenheit")'
+    for fits, called in (("Yes", "get_weather"), ("No", "convert")):
+        model, inner = small(made_up, IN_FAHRENHEIT, fits, "Yes")
+        events = await events_of(model, question("How warm is Paris, in °F?"))
+        assert [name for name, _ in made_by(events)] == [called]
+        assert 'start ::= comment name " = " (c0)' in inner.requests[1].extra["grammar"]
 
 
 async def test_a_call_with_a_number_that_nobody_gave_needs_more_certainty() -> None:
@@ -634,7 +636,7 @@ async def test_a_function_that_fits_better_replaces_a_call_with_a_made_up_number
     fits: float, called: str
 ) -> None:
     script = ['x = convert(value=32, to="fahrenheit")', PARIS, "Yes", "Yes", "Yes"]
-    other = [{"Yes": each, "No": 1 - each} for each in (0.7, fits, 0.9)]
+    other = [{"Yes": each, "No": 1 - each} for each in (fits, 0.7, 0.9)]
     inner = ScoredModel([*script], [{"#": 0.9}, {"#": 0.9}, *other])
     events = await events_of(emulated_by_profile(inner), question("Is it warm in Paris?"))
     assert [name for name, _ in made_by(events)] == [called]

@@ -300,11 +300,14 @@ class CheckedModel:
         program, spent = _read(said, task), said.usage
         if not program.steps or not task.request_numbers.explain(given_arguments(program.steps[0])):
             return None, spent
+        after, usage = await self._fit(task, program.steps[0].function.tool)
+        spent += usage
+        if after < _LIKELY:
+            return None, spent
         if any(each.function is first.function and each.needs for each in program.steps):
             return program, spent
         before, usage = await self._fit(task, first.function.tool)
-        after, more = await self._fit(task, program.steps[0].function.tool)
-        return (program if after > before else None), spent + usage + more
+        return (program if after > before else None), spent + usage
 
     async def _step(
         self, task: Task, program: Program, values: dict[str, Any], step: Step
