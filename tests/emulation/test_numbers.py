@@ -30,6 +30,7 @@ def known(*values: object) -> Numbers:
         ("next Saturday, today is April 25th", '{"date": "2023-04-29"}'),
         ("on 2023.4.15 at noon", '{"start": "2023-04-15 12:00:00"}'),
         ("最多10个", "10"),
+        ("the P4 tickets, at most 12GB", "priority 4, 12"),
         ("at 3 PM or 5:30 p.m.", "15:00 and 17:30"),
         ("Twenty people", "20 people"),
         ("2 million euros", "2,000,000 euros"),

@@ -321,3 +321,24 @@ def test_a_step_knows_how_likely_its_call_ended_before_each_argument() -> None:
         "city": 0.01,
         "unit": 0.4,
     }
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "\"(weather(city='Rome') + 12)\"",
+        "f\"{weather(city='Rome')} + 12\"",
+        '"weather(city=\\"Rome\\") + 12"',
+    ],
+)
+def test_a_call_in_a_formula_is_a_step_of_its_own(formula: str) -> None:
+    first, second = read(f"# more\nx = calculate(expression={formula})").steps
+    assert (first.function.name, first.call_arguments({})) == ("weather", {"city": "Rome"})
+    assert second.needs == {first.variable}
+    assert second.call_arguments({first.variable: 18}) == {"expression": "18 + 12"}
+
+
+@pytest.mark.parametrize("text", ["print(weather(city='Rome'))", "weather(city='Rome')", "f() + 1"])
+def test_a_call_in_another_text_is_text(text: str) -> None:
+    [step] = read(f'x = calculate(expression="{text}")').steps
+    assert step.call_arguments({}) == {"expression": text}

@@ -45,7 +45,13 @@ from windlass.emulation.program import (
     Unresolved,
 )
 from windlass.emulation.prompt import quoted, result_sentence
-from windlass.emulation.task import Task, call_key, given_arguments, last_question
+from windlass.emulation.task import (
+    Task,
+    call_key,
+    given_arguments,
+    last_question,
+    texts_of,
+)
 from windlass.emulation.values import in_asked_form, named_choices
 from windlass.errors import ModelError
 from windlass.events import (
@@ -70,9 +76,6 @@ log = logging.getLogger("windlass.emulation")
 
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
-_NUMBER_AND_UNIT = re.compile(
-    r"\d\s*(?:degrees?\s|\N{DEGREE SIGN})?\s*([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE
-)
 
 _LIKELY = 0.25
 """How likely it must be that a request asks for a call."""
@@ -166,7 +169,7 @@ class CheckedModel:
                 async for event in events:
                     yield event
             return
-        sentences, end = _Sentences(task.known, task.missing_units()), TurnEnded("other")
+        sentences, end = _Sentences(task.known), TurnEnded("other")
         async with self._answer(task, spent) as events:
             async for event in events:
                 if isinstance(event, TurnEnded):
@@ -205,6 +208,11 @@ class CheckedModel:
                 spent += usage
                 if call is not None and task.may_make(call, calls):
                     calls.append(call)
+        if not calls and (units := task.missing_units()):
+            call, usage = await self._missing_step(task, program, values)
+            spent += usage
+            if call is not None and units & texts_of(call) and task.may_make(call):
+                calls.append(call)
         if calls:
             for event in _turn(task, calls, spent):
                 yield event
@@ -292,11 +300,14 @@ class CheckedModel:
         program, spent = _read(said, task), said.usage
         if not program.steps or not task.request_numbers.explain(given_arguments(program.steps[0])):
             return None, spent
+        after, usage = await self._fit(task, program.steps[0].function.tool)
+        spent += usage
+        if after < _LIKELY:
+            return None, spent
         if any(each.function is first.function and each.needs for each in program.steps):
             return program, spent
         before, usage = await self._fit(task, first.function.tool)
-        after, more = await self._fit(task, program.steps[0].function.tool)
-        return (program if after > before else None), spent + usage + more
+        return (program if after > before else None), spent + usage
 
     async def _step(
         self, task: Task, program: Program, values: dict[str, Any], step: Step
@@ -408,10 +419,10 @@ _AnotherStep: TypeAlias = Callable[[Task], Awaitable[tuple[list[FunctionCall], U
 
 
 class _Sentences:
-    """Passes text sentence by sentence, up to the first one with a made-up number or unit."""
+    """Passes text sentence by sentence, up to the first one with a made-up number."""
 
-    def __init__(self, known: Numbers, units: set[str]) -> None:
-        self._known, self._units, self._doubtful = known, units, False
+    def __init__(self, known: Numbers) -> None:
+        self._known, self._doubtful = known, False
         self.held = ""
         """What may not pass yet: the start of a sentence, or all from the made-up number on."""
 
@@ -423,28 +434,24 @@ class _Sentences:
             return passed
         while not self._doubtful and (end := _SENTENCE_END.search(self.held)):
             sentence = self.held[: end.end()]
-            self._doubtful = self._has_doubt(sentence)
+            self._doubtful = bool(self._known.unknown(sentence))
             if not self._doubtful:
                 passed += sentence
                 self.held = self.held[len(sentence) :]
         return passed
 
     def end(self) -> bool:
-        """Whether the text has a made-up number or unit."""
-        return self._doubtful or self._has_doubt(self.held)
-
-    def _has_doubt(self, sentence: str) -> bool:
-        named = {found[1].lower() for found in _NUMBER_AND_UNIT.finditer(sentence)}
-        return bool(self._known.unknown(sentence)) or bool(named & self._units)
+        """Whether the text has a made-up number."""
+        return self._doubtful or bool(self._known.unknown(self.held))
 
 
 def _read(said: Written, task: Task) -> Program:
-    return Program.read(said.program(), task.functions, said.call_end)
+    return Program.read(said.text, task.functions, said.call_end, said.program_end)
 
 
 def _first_calls(task: Task, program: Program) -> list[FunctionCall]:
-    """The calls that need no result, each once, without optional arguments that are made up."""
-    calls: dict[tuple[str, bytes], FunctionCall] = {}
+    """The calls that need no result, without optional arguments that are made up."""
+    calls: list[FunctionCall] = []
     for step in program.steps:
         if step.needs:
             continue
@@ -452,30 +459,14 @@ def _first_calls(task: Task, program: Program) -> list[FunctionCall]:
             arguments = step.call_arguments({})
         except Unresolved:
             continue
-        required = step.function.required
-        call = _call(
-            step,
-            {
-                name: in_asked_form(name, value, step.function.schema(name), task.question)
-                for name, value in arguments.items()
-                if name in required or task.explains(step, name, value)
-            }
-            | (named_choices(step, task.question) if len(program.steps) == 1 else {}),
-        )
-        # A call that only adds a parameter's default is the same call.
-        calls.setdefault(call_key(_call(step, given_arguments(step))), call)
-    made = list(calls.values())
-    return [call for call in made if not any(_is_part(call, other) for other in made)]
-
-
-def _is_part(call: FunctionCall, other: FunctionCall) -> bool:
-    """Whether the other call has all arguments of this one, and more."""
-    given, more = call.arguments, other.arguments
-    if call.name != other.name or isinstance(given, str) or isinstance(more, str):
-        return False
-    return len(given) < len(more) and all(
-        name in more and more[name] == value for name, value in given.items()
-    )
+        named = named_choices(step, task.question) if len(program.steps) == 1 else {}
+        given = {
+            name: in_asked_form(name, value, step.function.schema(name), task.question)
+            for name, value in arguments.items()
+            if name in step.function.required or task.explains(step, name, value)
+        }
+        calls.append(_call(step, given | named))
+    return calls
 
 
 def _certain(task: Task, step: Step, values: dict[str, Any]) -> FunctionCall | None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from windlass.jsontext import compact_json
 
 _NUMBER = re.compile(r"(?<![a-zA-Z0-9_.])[-+]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)")
+_DIGITS = re.compile(r"\d+(?:\.\d+)?")
+"""A number in any place, such as in P4 or 12GB."""
 _CLOCK = re.compile(r"\b([01]?\d|2[0-3]):([0-5]\d)")
 _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 """The number of an item in a list."""
@@ -96,6 +98,7 @@ class Numbers:
         text = (value if isinstance(value, str) else compact_json(value))[:_MAX_CHARS]
         self._has_day = self._has_day or _DAY.search(text) is not None
         self._known.update(value for value, _ in numbers_in(text))
+        self._known.update(map(float, _DIGITS.findall(text)))
         self._known.update(_WORDS[word.lower()] for word in _WORD.findall(text))
         self._known.update(_MONTHS.index(name.lower()) + 1.0 for name in _MONTH.findall(text))
         self._known.update(float(hour) + 12 for hour in _AFTERNOON.findall(text))

@@ -4,7 +4,6 @@ All prompts begin with the same worked examples, so that a model reads them once
 follow, and then the request.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -165,8 +164,6 @@ _MAX_TOKENS = 600
 _MAX_RESULT_CHARS = 600
 _TOP_TOKENS = 10
 """The probability of `none` counts, also if the model writes a call."""
-_END_LIKELY = 0.05
-"""How likely the end of a program must be, in place of a further call."""
 
 
 def _examples() -> list[Message]:
@@ -242,12 +239,9 @@ class Written(Struct, frozen=True):
         certain = float(self.text.strip() == NO_CALL)
         return self.likely.get(0, {}).get(NO_CALL, 0.0) if self.likely.get(0) else certain
 
-    def program(self) -> str:
-        """The text up to the first place where the end was likely, if not the likeliest."""
-        for end in re.finditer("\n", self.text):
-            if self.likely.get(end.end(), {}).get(DONE, 0.0) >= _END_LIKELY:
-                return self.text[: end.start()]
-        return self.text
+    def program_end(self, place: int) -> float:
+        """How likely it is that the program ends at this place of the text."""
+        return self.likely.get(place, {}).get(DONE, 0.0)
 
     def call_end(self, place: int) -> float:
         """How likely it is that a call ends at this place of the text, before a next argument."""

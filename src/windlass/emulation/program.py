@@ -204,6 +204,8 @@ class Step(Struct, frozen=True):
     """The comment in front of the line."""
     doubts: Mapping[str, float] = {}
     """How likely the end of the call was in place of each argument."""
+    end: float = 0.0
+    """How likely the end of the program was in place of this step."""
 
     @property
     def text(self) -> str:
@@ -266,29 +268,33 @@ class Program:
         text: str,
         functions: Sequence[Signature],
         call_end: Callable[[int], float] = lambda place: 0.0,
+        program_end: Callable[[int], float] = lambda place: 0.0,
     ) -> "Program":
         """Reads the lines that are calls, and leaves out the others.
 
-        `call_end` returns how likely it is that a call ends at a place of the text.
+        `call_end` and `program_end` return how likely it is that a call, or the program, ends at
+        a place of the text.
         """
         by_name = {function.name: function for function in functions}
         steps: list[Step] = []
         variables: set[str] = set()
         same: dict[str, str] = {}
-        purpose, end = "", 0
+        purpose, end, ended = "", 0, 0.0
         for whole in text.splitlines(keepends=True):
             line, start, end = whole.strip(), end, end + len(whole)
+            ended = max(ended, program_end(start))
             if line.startswith("#"):
                 purpose = line.removeprefix("#").strip()
                 continue
             doubts = {each[1]: call_end(start + each.start()) for each in _ARGUMENT.finditer(whole)}
-            step = _step(_renamed(line, same), by_name, variables, purpose, doubts)
-            purpose = ""
-            if step is not None and (value := _unchanged(step)):
-                same[step.variable] = value
-            elif step is not None:
-                variables.add(step.variable)
-                steps.append(step)
+            for part in _apart(_renamed(line, same), by_name, variables):
+                step = _step(part, by_name, variables, purpose, doubts, ended)
+                if step is not None and (value := _unchanged(step)):
+                    same[step.variable] = value
+                elif step is not None:
+                    variables.add(step.variable)
+                    steps.append(step)
+            purpose, ended = "", 0.0
         return cls(steps)
 
     @property
@@ -347,12 +353,28 @@ def _renamed(line: str, same: Mapping[str, str]) -> str:
     return line
 
 
+def _apart(line: str, functions: Mapping[str, Signature], variables: set[str]) -> list[str]:
+    """The line, or two: a call in a formula, such as "price(of='tea') * 2", has its own line."""
+    names = "|".join(map(re.escape, functions))
+    calls = re.finditer(rf"\b(?:{names})\([^()]*\)", line)
+    inner = next((each for each in calls if each.start() > line.find("(")), None)
+    if inner is None:
+        return [line]
+    variable = f"step_{len(variables) + 1}"
+    first = f"{variable} = {inner[0]}".replace('\\"', '"')
+    rest = f"{line[: inner.start()]}{variable}{line[inner.end() :]}"
+    outer = _step(rest, functions, variables | {variable}, "", {}, 0.0)
+    is_formula = outer is not None and variable in outer.needs
+    return [first, rest] if is_formula and _step(first, functions, set(), "", {}, 0.0) else [line]
+
+
 def _step(
     line: str,
     functions: Mapping[str, Signature],
     variables: set[str],
     purpose: str,
     doubts: Mapping[str, float],
+    end: float,
 ) -> Step | None:
     try:
         [statement] = ast.parse(line).body
@@ -381,7 +403,7 @@ def _step(
     }
     needs = frozenset(inside & variables)
     own = {function.parameters.get(name, name): doubt for name, doubt in doubts.items()}
-    return Step(variable, function, named, needs, line, purpose, own)
+    return Step(variable, function, named, needs, line, purpose, own, end)
 
 
 def _formula_in(node: ast.expr, variables: set[str]) -> ast.expr:

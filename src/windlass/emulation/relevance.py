@@ -99,7 +99,7 @@ def fit(answer: str, likely: Mapping[str, float]) -> float:
 
 _WORD = re.compile(r"[^\W_]+")
 _MONTH = re.compile(r"\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.IGNORECASE)
-_PLAIN_WORDS = frozenset(
+PLAIN_WORDS = frozenset(
     [
         "a",
         "an",
@@ -146,7 +146,7 @@ def is_made_up(value: object, said: str) -> bool:
         words = [word for word in _WORD.findall(value.lower()) if len(word) >= _STEM]
     else:
         words = _WORD.findall(value.lower())
-    words = [word for word in words if word not in _PLAIN_WORDS]
+    words = [word for word in words if word not in PLAIN_WORDS]
     known = set(_WORD.findall(said))
     stems = {word[:_STEM] for word in known if len(word) >= _STEM}
     return bool(words) and not any(
@@ -171,5 +171,5 @@ def _stems(text: str) -> set[str]:
     return {
         word[:_STEM]
         for word in words
-        if word not in _PLAIN_WORDS and (len(word) > 2 or word.isdigit())
+        if word not in PLAIN_WORDS and (len(word) > 2 or word.isdigit())
     }

@@ -12,7 +12,7 @@ from windlass.emulation.numbers import Numbers
 from windlass.emulation.planning import Asked
 from windlass.emulation.program import Made, Program, Step, Unresolved, numbers_of, signatures
 from windlass.emulation.prompt import quoted
-from windlass.emulation.relevance import is_made_up, shared_words, words_of
+from windlass.emulation.relevance import PLAIN_WORDS, is_made_up, shared_words, words_of
 from windlass.jsontext import compact_json
 from windlass.model import ModelRequest
 
@@ -30,10 +30,10 @@ _MAX_FACTS_CHARS = 600
 _MAX_EARLIER = 4
 _MAX_EARLIER_CHARS = 300
 _SHORT_REQUEST_WORDS = 6
-_DOUBT = 0.15
-"""How likely the end of a call may be, in place of an optional flag or value of an enum."""
-_DOUBT_IF_MADE_UP = 0.05
-"""The same for a value that shares no word with the conversation."""
+_DOUBT = 0.05
+"""How likely the end of a call may be, in place of a value of an enum that nobody mentioned."""
+_END_LIKELY = 0.05
+"""How likely the end of a program must be, in place of a further call that adds no value."""
 
 
 class Task:
@@ -87,16 +87,16 @@ class Task:
         parameter's description names. A small model fills in all parameters that it sees.
 
         A flag or a value of an enum may come from the comment of the call: the model says there
-        what the request means.
+        what the request means. It must be certain of a value that is not in it.
         """
         schema = step.function.schema(name)
         if value == schema.get("default"):
             return True
-        said, doubt = f"{self.said} {step.purpose}", step.doubts.get(name, 0.0)
+        said = f"{self.said} {step.purpose}"
         if isinstance(value, bool):
-            return doubt < _DOUBT and not is_made_up(words_of(name), said)
+            return bool(shared_words(words_of(name), said))
         if isinstance(value, str) and schema.get("enum"):
-            return doubt < (_DOUBT_IF_MADE_UP if is_made_up(value, said) else _DOUBT)
+            return bool(shared_words(value, said)) or step.doubts.get(name, 0.0) < _DOUBT
         described = str(schema.get("description") or "").lower()
         named = isinstance(value, str) and value.lower() in described
         return self.request_numbers.explain(value) and (named or not is_made_up(value, self.said))
@@ -104,29 +104,43 @@ class Task:
     def without_inventions(self, program: Program) -> Program:
         """The program without calls that the request cannot ask for.
 
-        These are calls with an address that nobody mentioned, and further ones with another
-        required text that nobody mentioned, or for something that another call is already for.
+        These are calls with an address that nobody mentioned, and further ones that add nothing
+        or have another required text that nobody mentioned. The program ends where its end was
+        likely, unless the next call has a value of the request that no call before it has.
         """
         kept: list[Step] = []
         for step in program.steps:
+            if kept and step.end >= _END_LIKELY and not self._has_new_value(step, kept):
+                break
             if self.has_addresses(step.line) and not (
-                kept and (self.has_made_up(step) or self._is_alternative(step, kept))
+                kept and (self.has_made_up(step) or not self._adds(step, kept))
             ):
                 kept.append(step)
         return Program(kept)
 
-    def _is_alternative(self, step: Step, others: Sequence[Step]) -> bool:
-        """Whether a call of another function adds no value and no word of the request.
+    def _has_new_value(self, step: Step, others: Sequence[Step]) -> bool:
+        return bool(self._values(step).difference(*map(self._values, others)))
+
+    def _adds(self, step: Step, others: Sequence[Step]) -> bool:
+        """Whether a further call uses a result, or has something of the request that another call
+        has not: in its values, or in its comment and the function's name.
 
         A model that knows two shops asks both, although the request names one.
         """
-        if step.needs or not step.purpose or step.function in [each.function for each in others]:
-            return False
-        words = [shared_words(each.purpose, self.said) for each in others]
-        values = [each.literals for each in others]
-        new = step.literals.difference(*values)
-        adds = any(re.search(rf"(?i)(?<!\w){re.escape(each)}(?!\w)", self.question) for each in new)
-        return not adds and not shared_words(step.purpose, self.said).difference(*words)
+        values, words = self._values(step), self._words(step)
+        return bool(step.needs) or not any(
+            _is_same(step, each) or (values <= self._values(each) and words <= self._words(each))
+            for each in others
+        )
+
+    def _values(self, step: Step) -> set[str]:
+        """The values of a step that the conversation contains, and their words."""
+        said, values = self.said.lower(), {each.lower() for each in step.literals}
+        return shared_words(" ".join(values), said) | {each for each in values if each in said}
+
+    def _words(self, step: Step) -> set[str]:
+        """The words of the conversation that say what a step is for."""
+        return shared_words(f"{step.purpose} {words_of(step.function.tool.name)}", self.said)
 
     def has_made_up(self, step: Step) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
@@ -166,16 +180,15 @@ class Task:
         return all(any(each in text for text in texts) for each in addresses)
 
     def missing_units(self) -> set[str]:
-        """The units that the request wants a result in, and that no result and no call has.
-
-        A model would write "9 m/s" for a result of 9 km/h.
+        """The words that may be units that the request wants a result in, and that no result and
+        no call has. A model would write "9 m/s" for a result of 9 km/h.
         """
         made = self.made()
         if not made:
             return set()
         has = compact_json([(each.call.json, each.output) for each in made]).lower()
         wanted = {found[1].lower() for found in _WANTED_UNIT.finditer(self.question)}
-        return {unit for unit in wanted if unit not in has}
+        return {unit for unit in wanted - PLAIN_WORDS if unit not in has}
 
     def may_make(self, call: FunctionCall, others: Sequence[FunctionCall] = ()) -> bool:
         """Whether the call is a new one, without a made-up address."""
@@ -198,6 +211,19 @@ def given_arguments(step: Step) -> dict[str, Any]:
         for name, value in arguments.items()
         if value != step.function.schema(name).get("default")
     }
+
+
+def texts_of(call: FunctionCall) -> set[str]:
+    """The texts among the arguments of a call, in lower case."""
+    given = call.arguments
+    values = () if isinstance(given, str) else given.values()
+    return {each.lower() for each in values if isinstance(each, str)}
+
+
+def _is_same(step: Step, other: Step) -> bool:
+    """Whether both are the same call, perhaps with a parameter's default in one of them."""
+    given = given_arguments(step)
+    return step.function is other.function and given == given_arguments(other)
 
 
 def last_question(request: ModelRequest) -> str:
