@@ -527,15 +527,20 @@ async def test_a_made_up_number_becomes_a_call() -> None:
     assert '"get_weather("' not in inner.requests[2].extra["grammar"]
 
 
-async def test_a_result_in_another_unit_than_asked_for_is_converted() -> None:
-    call = 'x = convert(value=paris["wind_kmh"], to="m/s")'
+@pytest.mark.parametrize(
+    ("unit", "written"), [("m/s", "m/s"), ("knots", "knot"), ("knots", "kn"), ("knot", "knots")]
+)
+async def test_a_result_in_another_unit_than_asked_for_is_converted(
+    unit: str, written: str
+) -> None:
+    call = f'x = convert(value=paris["wind_kmh"], to="{written}")'
     model, _ = small(PARIS, call)
-    request = after_result("How strong is the wind in Paris, in m/s?", {"wind_kmh": 9})
-    assert made_by(await events_of(model, request)) == [("convert", {"value": 9, "to": "m/s"})]
+    request = after_result(f"How strong is the wind in Paris, in {unit}?", {"wind_kmh": 9})
+    assert made_by(await events_of(model, request)) == [("convert", {"value": 9, "to": written})]
 
 
 async def test_a_word_that_is_no_unit_leads_to_no_call() -> None:
-    model, inner = small(PARIS, 'x = convert(value=paris, to="km")', "It is 9 °C.")
+    model, inner = small(PARIS, 'x = convert(value=paris, to="feet")', "It is 9 °C.")
     request = after_result("What is the weather in Paris in detail?", {"celsius": 9})
     assert text_of(await events_of(model, request)) == "It is 9 °C."
     assert len(inner.requests) == 3

@@ -49,8 +49,8 @@ from windlass.emulation.task import (
     Task,
     call_key,
     given_arguments,
+    has_unit,
     last_question,
-    texts_of,
 )
 from windlass.emulation.values import in_asked_form, named_choices
 from windlass.errors import ModelError
@@ -211,7 +211,7 @@ class CheckedModel:
         if not calls and (units := task.missing_units()):
             call, usage = await self._missing_step(task, program, values)
             spent += usage
-            if call is not None and units & texts_of(call) and task.may_make(call):
+            if call is not None and has_unit(call, units) and task.may_make(call):
                 calls.append(call)
         if calls:
             for event in _turn(task, calls, spent):

@@ -32,6 +32,7 @@ _MAX_EARLIER_CHARS = 300
 _SHORT_REQUEST_WORDS = 6
 _DOUBT = 0.05
 """How likely the end of a call may be, in place of a value of an enum that nobody mentioned."""
+_MAX_SHORT_UNIT = 3
 _END_LIKELY = 0.05
 """How likely the end of a program must be, in place of a further call that adds no value."""
 
@@ -213,11 +214,14 @@ def given_arguments(step: Step) -> dict[str, Any]:
     }
 
 
-def texts_of(call: FunctionCall) -> set[str]:
-    """The texts among the arguments of a call, in lower case."""
+def has_unit(call: FunctionCall, units: set[str]) -> bool:
+    """Whether a text among the arguments is one of these units, perhaps abbreviated."""
     given = call.arguments
     values = () if isinstance(given, str) else given.values()
-    return {each.lower() for each in values if isinstance(each, str)}
+    texts = {each.lower().removesuffix("s") for each in values if isinstance(each, str)}
+    singular = {each.removesuffix("s") for each in units}
+    short = {each for each in texts if 0 < len(each) <= _MAX_SHORT_UNIT}
+    return bool(texts & singular) or bool({each[0] for each in short} & {u[0] for u in singular})
 
 
 def _is_same(step: Step, other: Step) -> bool:
