@@ -1,5 +1,6 @@
 """A small model writes its calls as a program, and its turns are checked."""
 
+import itertools
 import math
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
@@ -141,6 +142,32 @@ async def test_a_further_line_counts_if_the_end_was_unlikely() -> None:
     result = after_result("How warm is Paris, in °F?", {"celsius": 21})
     events = await events_of(emulated_by_profile(inner), result)
     assert made_by(events) == [("convert", {"value": 21, "to": "fahrenheit"})]
+
+
+class RepeatingModel(SmallModel):
+    """Writes the lines of its first answer again and again, until the reader leaves."""
+
+    written = 0
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        first = not self.requests
+        async with super().stream(request) as events:
+            yield self._endless(events) if first else events
+
+    async def _endless(self, events: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
+        text = "".join([event.text async for event in events if isinstance(event, TextDelta)])
+        for line in itertools.cycle(text.splitlines(keepends=True)):
+            self.written += 1
+            yield TextDelta(line)
+
+
+@pytest.mark.parametrize("comment", ["", "# the weather in Paris\n"])
+async def test_a_program_that_repeats_a_statement_ends_there(comment: str) -> None:
+    inner = RepeatingModel([f"{comment}{PARIS}\n", "Yes"])
+    events = await events_of(emulated_by_profile(inner), question("How is the weather in Paris?"))
+    assert made_by(events) == [("get_weather", {"city": "Paris"})]
+    assert inner.written == 2 * (1 + bool(comment))
 
 
 async def test_a_step_is_written_again_after_its_comment_and_the_results() -> None:

@@ -409,9 +409,19 @@ class CheckedModel:
                 if isinstance(event, TextDelta):
                     likely[len(text)] = relevance.first_token(event.logprobs)
                     text += event.text
+                    if "\n" in event.text and _repeats_itself(text):
+                        # It would go on until the token limit, and its usage is not reported.
+                        usage = Usage(0, len(likely), len(likely))
+                        break
                 elif isinstance(event, TurnEnded):
                     usage = event.usage
         return Written(text, usage, likely)
+
+
+def _repeats_itself(text: str) -> bool:
+    """Whether the last whole line is a statement that the text already has."""
+    *lines, last, _ = ["", *text.split("\n")]
+    return bool(last) and not last.startswith("#") and last in lines
 
 
 _AnotherStep: TypeAlias = Callable[[Task], Awaitable[tuple[list[FunctionCall], Usage]]]
