@@ -31,7 +31,7 @@ _MAX_EARLIER = 4
 _MAX_EARLIER_CHARS = 300
 _SHORT_REQUEST_WORDS = 6
 _DOUBT = 0.05
-"""How likely the end of a call may be, in place of a value of an enum that nobody mentioned."""
+"""How likely the end of a call may be, in place of a value of an enum that is not in the conversation."""
 _MAX_SHORT_UNIT = 3
 _END_LIKELY = 0.05
 """How likely the end of a program must be, in place of a further call that adds no value."""
@@ -105,8 +105,8 @@ class Task:
     def without_inventions(self, program: Program) -> Program:
         """The program without calls that the request cannot ask for.
 
-        These are calls with an address that nobody mentioned, and further ones that add nothing
-        or have another required text that nobody mentioned. The program ends where its end was
+        These are calls with an address that the conversation lacks, and further ones that add nothing
+        or have another required text that it lacks. The program ends where its end was
         likely, unless the next call has a value of the request that no call before it has.
         """
         kept: list[Step] = []
