@@ -31,7 +31,7 @@ _MAX_EARLIER = 4
 _MAX_EARLIER_CHARS = 300
 _SHORT_REQUEST_WORDS = 6
 _DOUBT = 0.05
-"""How likely the end of a call may be, in place of a value of an enum that is not in the conversation."""
+"""How likely the end of a call may be, in place of a value of an enum that is made up."""
 _MAX_SHORT_UNIT = 3
 _END_LIKELY = 0.05
 """How likely the end of a program must be, in place of a further call that adds no value."""
@@ -105,9 +105,9 @@ class Task:
     def without_inventions(self, program: Program) -> Program:
         """The program without calls that the request cannot ask for.
 
-        These are calls with an address that the conversation lacks, and further ones that add nothing
-        or have another required text that it lacks. The program ends where its end was
-        likely, unless the next call has a value of the request that no call before it has.
+        These are calls with a made-up address, and further ones that add nothing or have another
+        made-up text that is required. The program ends where its end was likely, unless the next
+        call has a value of the request that no call before it has.
         """
         kept: list[Step] = []
         for step in program.steps:
