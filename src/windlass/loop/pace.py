@@ -30,9 +30,6 @@ def size_of(event: RunEvent) -> int:
 
 def in_slices(events: Sequence[E]) -> Iterator[Sequence[E]]:
     """Splits the events into slices that are handled without a pause; at least one slice."""
-    if len(events) <= 1:
-        yield events
-        return
     start = steps = 0
     for place, event in enumerate(events):
         steps += 1 + size_of(event) // CHARACTERS_PER_STEP
