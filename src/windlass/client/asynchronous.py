@@ -19,7 +19,7 @@ from windlass.client.options import (
     tool_list,
 )
 from windlass.client.output import JsonSchema, OutputForm, ResumedOutputs, check_of, type_of
-from windlass.client.request import Asked, CallOptions, asked_of
+from windlass.client.request import CallOptions, ClientRequest, client_request
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.errors import ConfigError, RunNotFound
@@ -155,7 +155,7 @@ class AsyncClient:
         Raises `ModelError` and `OutputInvalid`; with `on_limit="error"` also `RoundLimitExceeded`
         and `BudgetExceeded`.
         """
-        return await self.answer(asked_of(prompt, output, options))
+        return await self.answer(client_request(prompt, output, options))
 
     @overload
     def stream(
@@ -176,9 +176,9 @@ class AsyncClient:
         self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[CallOptions]
     ) -> AsyncStream[Any]:
         """Does the same as a stream of events, for `async with`. Leaving it early stops the run."""
-        asked = asked_of(prompt, output, options)
+        request = client_request(prompt, output, options)
         kind = None if output is None else type_of(output)
-        return AsyncStream(lambda: self.launch(asked), kind)
+        return AsyncStream(lambda: self.launch(request), kind)
 
     @overload
     async def start(
@@ -201,7 +201,7 @@ class AsyncClient:
         """Starts a run in the background. Raises `TooManyRuns`."""
         active = self._service.active
         active.admit()
-        run = await self.launch(asked_of(prompt, output, options), admit=active.admit)
+        run = await self.launch(client_request(prompt, output, options), admit=active.admit)
         active.add(run)
         if run.log.settled is not None:
             await run.log.settled()  # a run whose id the caller knows must survive a crash
@@ -348,9 +348,9 @@ class AsyncClient:
     async def _offer(self, tools: Iterable[Any] | None) -> Offer:
         return await self._offers.read(self._tools if tools is None else tools)
 
-    async def answer(self, asked: Asked, chat: str = "") -> Reply:
+    async def answer(self, request: ClientRequest, chat: str = "") -> Reply:
         """Runs a prompt to its end, in a chat if one is given."""
-        plan, origin = await self._plan(asked)
+        plan, origin = await self._plan(request)
         if self.log is None:
             return await Loop(plan, _ignore).run()
         run = AsyncRun(plan, log=self._new_log(plan, origin, chat))
@@ -361,14 +361,14 @@ class AsyncClient:
 
     async def launch(
         self,
-        asked: Asked,
+        request: ClientRequest,
         chat: str = "",
         *,
         on_reply: Callable[[Reply], None] | None = None,
         admit: Callable[[], None] = lambda: None,
     ) -> AsyncRun:
         """Starts a run whose events are read, in a chat if one is given."""
-        plan, origin = await self._plan(asked, live=True)
+        plan, origin = await self._plan(request, live=True)
         admit()
         run = AsyncRun(plan, on_reply, log=self._new_log(plan, origin, chat))
         self._launched.add(run)
@@ -383,9 +383,9 @@ class AsyncClient:
             return None
         return self._service.begin(plan, origin, model=self.model.name, chat=chat)[1]
 
-    async def _plan(self, asked: Asked, live: bool = False) -> tuple[RunPlan, Origin]:
-        options = checked(cast("RunOptions", {**self._defaults, **asked.options}))
-        check = check_of(asked.output, asked.validator, options)
+    async def _plan(self, request: ClientRequest, live: bool = False) -> tuple[RunPlan, Origin]:
+        options = checked(cast("RunOptions", {**self._defaults, **request.options}))
+        check = check_of(request.output, request.validator, options)
         origin = Origin(
             policy=policy_from(options, self.model.name),
             settings=settings_from(options),
@@ -394,8 +394,8 @@ class AsyncClient:
             live=live,
             output=check and check.spec,
         )
-        offer = await self._offer(asked.tools)
-        messages = messages_from(asked.prompt, options.get("system"))
+        offer = await self._offer(request.tools)
+        messages = messages_from(request.prompt, options.get("system"))
         approve = options.get("approve")
         run_id = new_run_id()
         plan = self._planner.plan(run_id, origin, messages, offer, approve=approve, output=check)

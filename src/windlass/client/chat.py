@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from windlass.client.options import Prompt, RunOptions, messages_from
 from windlass.client.output import JsonSchema, OutputForm, type_of
-from windlass.client.request import Asked, SendOptions, asked_of
+from windlass.client.request import ClientRequest, SendOptions, client_request
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message, Part, Role, paired
 from windlass.errors import ConfigError, WindlassError
@@ -33,10 +33,10 @@ class ChatClient(Protocol):
     @property
     def log(self) -> RunLog | None: ...
 
-    async def answer(self, asked: Asked, chat: str) -> Reply: ...
+    async def answer(self, request: ClientRequest, chat: str) -> Reply: ...
 
     async def launch(
-        self, asked: Asked, chat: str, *, on_reply: Callable[[Reply], None] | None
+        self, request: ClientRequest, chat: str, *, on_reply: Callable[[Reply], None] | None
     ) -> AsyncRun: ...
 
     async def store_added(self, messages: tuple[Message, ...], chat: str) -> None: ...
@@ -87,9 +87,9 @@ class AsyncChat:
         A failure does not change the conversation. Raises `ConfigError` if calls have no result.
         """
         await self.load()
-        asked = asked_of(prompt, output, options)
+        request = client_request(prompt, output, options)
         began = time.time()
-        reply = await self._client.answer(self._next(asked), self.id)
+        reply = await self._client.answer(self._next(request), self.id)
         self._remember(reply, began)
         return reply
 
@@ -112,14 +112,14 @@ class AsyncChat:
         self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[SendOptions]
     ) -> AsyncStream[Any]:
         """Does the same as `send`, as a stream."""
-        asked = asked_of(prompt, output, options)
+        request = client_request(prompt, output, options)
         kind = None if output is None else type_of(output)
 
         async def start() -> AsyncRun:
             await self.load()
             began = time.time()
             return await self._client.launch(
-                self._next(asked), self.id, on_reply=lambda reply: self._remember(reply, began)
+                self._next(request), self.id, on_reply=lambda reply: self._remember(reply, began)
             )
 
         return AsyncStream(start, kind)
@@ -157,10 +157,10 @@ class AsyncChat:
                 break
         self._loaded = True
 
-    def _next(self, asked: Asked) -> Asked:
-        """The call with the whole conversation, and with the chat's tools and options."""
-        if asked.prompt:
-            messages = self._with(messages_from(asked.prompt, None))
+    def _next(self, request: ClientRequest) -> ClientRequest:
+        """The request with the whole conversation, and with the chat's tools and options."""
+        if request.prompt:
+            messages = self._with(messages_from(request.prompt, None))
         else:
             messages = self.messages
             if not messages or messages[-1].role in ("assistant", "system"):
@@ -168,8 +168,8 @@ class AsyncChat:
         if missing := _unanswered(messages):
             names = ", ".join(f"{call.name} ({call.id})" for call in missing)
             raise ConfigError(f"these calls have no result: {names}; add their results first")
-        options = cast("RunOptions", {**self._options, **asked.options})
-        return asked._replace(prompt=messages, tools=self._tools, options=options)
+        options = cast("RunOptions", {**self._options, **request.options})
+        return request._replace(prompt=messages, tools=self._tools, options=options)
 
     def _with(self, added: tuple[Message, ...]) -> tuple[Message, ...]:
         """Returns the conversation with more messages. Joins results to those of the last turn."""

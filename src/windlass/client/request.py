@@ -29,7 +29,7 @@ class SendOptions(TypedDict, total=False):
     output_validator: OutputValidator | None
 
 
-class Asked(NamedTuple):
+class ClientRequest(NamedTuple):
     """A prompt with its images, the tools, the options and the type of the answer."""
 
     prompt: Prompt
@@ -39,9 +39,11 @@ class Asked(NamedTuple):
     validator: OutputValidator | None = None
 
 
-def asked_of(prompt: Prompt, output: Any, arguments: CallOptions | SendOptions) -> Asked:
+def client_request(
+    prompt: Prompt, output: Any, arguments: CallOptions | SendOptions
+) -> ClientRequest:
     """Reads the arguments of a call. Raises `ConfigError` for invalid images."""
     options = cast("CallOptions", {**arguments})
     images, tools = options.pop("images", None), options.pop("tools", None)
     validator = options.pop("output_validator", None)
-    return Asked(with_images(prompt, images), tools, options, output, validator)
+    return ClientRequest(with_images(prompt, images), tools, options, output, validator)

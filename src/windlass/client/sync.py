@@ -13,7 +13,7 @@ from windlass.client.chat import AsyncChat, ChatRecord
 from windlass.client.options import ClientOptions, Prompt, RunOptions
 from windlass.client.output import JsonSchema, OutputForm
 from windlass.client.portal import close_at_exit, close_when_idle, portal
-from windlass.client.request import CallOptions, SendOptions, asked_of
+from windlass.client.request import CallOptions, SendOptions, client_request
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.events import Phase, RunEvent, StopReason, TextDelta, event_to_sse
@@ -84,7 +84,7 @@ class Client:
         self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[CallOptions]
     ) -> Reply[Any]:
         """Sends the prompt, runs the tools that the model calls, and returns the reply."""
-        return portal().run(self._client.answer(asked_of(prompt, output, options)))
+        return portal().run(self._client.answer(client_request(prompt, output, options)))
 
     @overload
     def stream(
