@@ -95,6 +95,14 @@ async def test_the_end_is_in_the_events_and_says_which_budget() -> None:
     ]
 
 
+async def test_a_budget_that_ends_with_the_last_round_is_reported_as_the_limit_of_rounds() -> None:
+    async with AsyncClient(endless(), tools=[step], max_rounds=2) as client:
+        events = await events_of(client, max_tokens_total=200)
+    said = [each.message for each in events if isinstance(each, Status)]
+    assert "Maximum tool execution rounds reached. Generating final response..." in said
+    assert not any("budget" in each for each in said)
+
+
 def test_a_budget_works_the_same_in_a_blocking_client() -> None:
     with Client(endless(), tools=[step], max_tokens_total=250, max_rounds=50) as client:
         assert client.generate("Go").stop_reason == "budget"
