@@ -1,10 +1,11 @@
 """The tools of an MCP server, in runs: over stdio and HTTP, in both eras of the protocol."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.toolsets.mcp.serving import PREFIX
+from tests.toolsets.mcp.serving import PREFIX, appearing
 
 from windlass import (
     Approval,
@@ -153,3 +154,44 @@ async def test_a_tool_that_the_server_adds_is_in_the_next_run(sample: McpToolset
 def test_nothing_of_a_servers_command_or_address_is_in_its_text(sample: McpToolset) -> None:
     assert "sample_server.py" not in repr(sample)
     assert "127.0.0.1:" not in repr(sample)
+
+
+async def test_two_runs_at_once_are_asked_their_own_questions(
+    sample: McpToolset, request: pytest.FixtureRequest
+) -> None:
+    """Where the protocol says which call a question is for, both users are asked."""
+
+    async def booked(name: str) -> str:
+        def approve(question: FunctionCall) -> Approval:
+            return Approval(True, {"name": name})
+
+        script = [call(f"{PREFIX}books"), "done"]
+        async with AsyncClient(ScriptedModel(script), approve=approve) as client:
+            reply = await client.generate("go", tools=[sample])
+        return str(reply.results[0].output or reply.results[0].error)
+
+    names = [f"user {number}" for number in range(4)]
+    said = await asyncio.gather(*map(booked, names))
+    if "stdio 2025-11-25" in request.node.name:
+        assert all(
+            text == f"2 seats for {name}" or "decline" in text
+            for name, text in zip(names, said, strict=True)
+        )
+    else:
+        assert said == [f"2 seats for {name}" for name in names]
+
+
+async def test_a_stopped_run_cancels_the_call_at_the_server(
+    sample: McpToolset, directory: Path
+) -> None:
+    """The last test of each server: the server may still ask for the cancelled call."""
+    for told in ("waiting", "cancelled"):
+        (directory / told).unlink(missing_ok=True)
+    async with AsyncClient(ScriptedModel([call(f"{PREFIX}waits", reports=1), "done"])) as client:
+        run = await client.start("go", tools=[sample])
+        async for event in run.events():
+            if isinstance(event, ToolRunProgress):
+                break
+        await run.stop()
+    assert await asyncio.to_thread(appearing, directory / "cancelled")
+    assert "effect unknown" in (run.reply.results[0].error or "")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.toolsets.mcp.serving import PREFIX, appearing
+from tests.toolsets.mcp.serving import appearing
 
 import windlass
-from windlass import Approval, AsyncClient, FunctionCall, Message, Reply, ToolRunProgress
+from windlass import Approval, AsyncClient, FunctionCall, Message, Reply
 from windlass.testing import ScriptedModel, call
 from windlass.toolsets.mcp.sampling import Sampled
 from windlass.toolsets.mcp.toolset import McpToolset
@@ -147,47 +147,6 @@ async def test_a_question_without_any_call_is_declined(asking: McpToolset, tmp_p
     await ada.step("ask", "ada-0")
     assert ada.answer("ada-0") == {"action": "decline"}
     assert not ada.asked
-
-
-async def test_two_runs_at_once_are_asked_their_own_questions(
-    sample: McpToolset, request: pytest.FixtureRequest
-) -> None:
-    """Where the protocol says which call a question is for, both users are asked."""
-
-    async def booked(name: str) -> str:
-        def approve(question: FunctionCall) -> Approval:
-            return Approval(True, {"name": name})
-
-        script = [call(f"{PREFIX}books"), "done"]
-        async with AsyncClient(ScriptedModel(script), approve=approve) as client:
-            reply = await client.generate("go", tools=[sample])
-        return str(reply.results[0].output or reply.results[0].error)
-
-    names = [f"user {number}" for number in range(4)]
-    said = await asyncio.gather(*map(booked, names))
-    if "stdio 2025-11-25" in request.node.name:
-        assert all(
-            text == f"2 seats for {name}" or "decline" in text
-            for name, text in zip(names, said, strict=True)
-        )
-    else:
-        assert said == [f"2 seats for {name}" for name in names]
-
-
-async def test_a_stopped_run_cancels_the_call_at_the_server(
-    sample: McpToolset, directory: Path
-) -> None:
-    """The last test of each server: the server may still ask for the cancelled call."""
-    for told in ("waiting", "cancelled"):
-        (directory / told).unlink(missing_ok=True)
-    async with AsyncClient(ScriptedModel([call(f"{PREFIX}waits", reports=1), "done"])) as client:
-        run = await client.start("go", tools=[sample])
-        async for event in run.events():
-            if isinstance(event, ToolRunProgress):
-                break
-        await run.stop()
-    assert await asyncio.to_thread(appearing, directory / "cancelled")
-    assert "effect unknown" in (run.reply.results[0].error or "")
 
 
 @pytest.fixture
