@@ -70,5 +70,5 @@ async def test_a_stopped_gateway_has_logged_and_counted_everything(
     assert answer.status == 200
     [line] = [each for each in caplog.records if each.name == "windlass.gateway.access"]
     assert line.getMessage() == "POST /v1/chat/completions 200"
-    counted = app.gateway.metrics._instruments.runs.labels("m", "answer")._value.get()  # pyright: ignore[reportPrivateUsage]
+    counted = app.gateway.metrics._instruments.runs.labels("m", "answer")._value.get()
     assert counted == 1
