@@ -220,7 +220,7 @@ class Toolset(Protocol):
 
 def all_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:
     """Returns all functions of the request, whether or not `tool_choice` allows them."""
-    return tuple(tool for tool in request.tools if isinstance(tool, FunctionDeclaration))
+    return tuple([tool for tool in request.tools if isinstance(tool, FunctionDeclaration)])
 
 
 def callable_functions(request: ModelRequest) -> tuple[FunctionDeclaration, ...]:

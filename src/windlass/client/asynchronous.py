@@ -352,7 +352,7 @@ class AsyncClient:
         """Runs a prompt to its end, in a chat if one is given."""
         plan, origin = await self._plan(request)
         if self.log is None:
-            return await Loop(plan, _ignore).run()
+            return await Loop(plan, _ignore, emit_all=_ignore).run()
         run = AsyncRun(plan, log=self._new_log(plan, origin, chat))
         try:
             return await run.result()

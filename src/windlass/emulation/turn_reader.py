@@ -271,6 +271,7 @@ _OPENERS = (
     "Request function call:",
     "functools[",
 )
+_LONGEST_OPENER = max(map(len, _OPENERS))
 _MAX_LEADING_SPACE = 100
 """Characters of blank space that may come before a call."""
 
@@ -278,9 +279,9 @@ _MAX_LEADING_SPACE = 100
 def begins_like_call(text: str) -> bool | None:
     """Returns whether an answer begins like a call in some format; None if more text is needed."""
     begun = text.lstrip()
-    if any(begun.startswith(opener) for opener in _OPENERS):
+    if begun.startswith(_OPENERS):
         return True
-    if len(text) > _MAX_LEADING_SPACE:
+    if len(text) > _MAX_LEADING_SPACE or len(begun) >= _LONGEST_OPENER:
         return False
     return None if any(opener.startswith(begun) for opener in _OPENERS) else False
 

@@ -392,6 +392,9 @@ class Gateway:
         await self.sessions.aclose()
         if self._tracing is not None:
             await self._tracing.aclose()
+        self.metrics.flush()
+        if self.access_log is not None:
+            self.access_log.flush()
         await self.budgets.aclose()
         await self._counter.aclose()
         await self.service.aclose()

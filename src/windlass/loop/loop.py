@@ -41,8 +41,8 @@ from windlass.loop.output import RETRY_STATUS, OutputCheck
 from windlass.loop.pace import (
     ITEMS_AT_ONCE,
     LONGEST_DELTA,
-    STEPS_AT_ONCE,
     Pace,
+    at_once,
     in_short_pieces,
     size_of,
 )
@@ -450,8 +450,7 @@ class Loop:
             async with model.stream(request) as events:
                 read = batch_reader(events)
                 while batch := await read():
-                    for start in range(0, len(batch), STEPS_AT_ONCE):
-                        some = batch[start : start + STEPS_AT_ONCE]
+                    for some in at_once(batch):
                         characters = builder.add_texts(some)
                         if characters is None:
                             await self._receive(some, builder, pace, calls if may_run else None)

@@ -1,6 +1,6 @@
 """Splits large turns into steps, so that other tasks of the event loop run in between."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -43,6 +43,14 @@ def size_of(event: RunEvent) -> int:
     if type(event) is TextDelta or type(event) is ThoughtDelta:
         return len(event.text)
     return len(event.json) if type(event) is ToolCallDelta else 0
+
+
+def at_once(events: Sequence[E]) -> Iterable[Sequence[E]]:
+    """Splits the events into batches that are handled without a pause, if they are short."""
+    if len(events) <= STEPS_AT_ONCE:  # nearly always
+        return (events,)
+    starts = range(0, len(events), STEPS_AT_ONCE)
+    return [events[start : start + STEPS_AT_ONCE] for start in starts]
 
 
 def in_slices(events: Sequence[E]) -> Iterator[Sequence[E]]:

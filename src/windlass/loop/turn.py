@@ -60,7 +60,7 @@ class TurnBuilder:
         among them, or if they are long.
         """
         first = events[0]
-        texts = [
+        pieces = [
             each.text
             for each in events
             if type(each) is TextDelta
@@ -69,13 +69,13 @@ class TurnBuilder:
             and each.logprobs is None
             and (each.about is None or each is first)
         ]
-        size = sum(map(len, texts))
-        if self._kind is not Text or len(texts) < len(events) or size > LONGEST_DELTA:
+        text = "".join(pieces)
+        if self._kind is not Text or len(pieces) < len(events) or len(text) > LONGEST_DELTA:
             return None
         if type(first) is TextDelta and first.about is not None:
             self._describe(first)
-        self._pieces += texts
-        return size
+        self._pieces.append(text)
+        return len(text)
 
     def add(self, event: ModelEvent) -> None:
         match event:

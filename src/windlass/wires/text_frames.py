@@ -62,17 +62,7 @@ class TextFrame:
 
     def texts(self, payloads: Sequence[bytes], start: int = 0) -> list[str]:
         """The texts of the payloads from `start` on, up to the first that has another frame."""
-        before, after = self._before, self._after
-        if not before:
-            return []
-        some = payloads[start:]
-        while sum(map(len, some)) > LARGE:
-            some = some[: len(some) // 2]
-        literals = [each.removeprefix(before).removesuffix(after) for each in some]
-        # Of a payload with another frame, less was removed.
-        removed = map(operator.sub, map(len, some), map(len, literals))
-        both = len(before) + len(after)
-        literals = literals[: len(list(takewhile(both.__eq__, removed)))]
+        literals = self._literals(payloads[start:]) if self._before else []
         if not literals:
             return []
         try:
@@ -80,6 +70,22 @@ class TextFrame:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return _one_by_one(literals)
         return texts if len(texts) == len(literals) else _one_by_one(literals)
+
+    def _literals(self, payloads: Sequence[bytes]) -> Sequence[bytes]:
+        """What is between the quotes, up to the first payload with another frame."""
+        before, after = self._before, self._after
+        if len(payloads) == 1:  # a live stream: the usual way is made for many
+            payload = payloads[0]
+            literal = payload.removeprefix(before).removesuffix(after)
+            is_framed = len(payload) - len(literal) == len(before) + len(after)
+            return [literal] if is_framed and len(payload) <= LARGE else []
+        while sum(map(len, payloads)) > LARGE:
+            payloads = payloads[: len(payloads) // 2]
+        literals = [each.removeprefix(before).removesuffix(after) for each in payloads]
+        # Of a payload with another frame, less was removed.
+        removed = map(operator.sub, map(len, payloads), map(len, literals))
+        both = len(before) + len(after)
+        return literals[: len(list(takewhile(both.__eq__, removed)))]
 
 
 def _one_by_one(literals: Sequence[bytes]) -> list[str]:

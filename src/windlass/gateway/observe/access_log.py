@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.errors import ConfigError
+from windlass.gateway.observe.batches import Batch
 from windlass.gateway.observe.privacy import STANDARD_FIELDS, redact
 
 __all__ = ["AccessLog", "AccessRecord", "JsonFormatter", "TextFormatter", "configure_logging"]
@@ -60,14 +61,22 @@ class AccessRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AccessLog:
-    """Writes to the logger `windlass.gateway.access`, at INFO."""
+    """Writes to the logger `windlass.gateway.access`, at INFO, several lines at a time."""
 
     def __init__(self) -> None:
         self._log = logging.getLogger(ACCESS)
+        self._batch = Batch(self._write)
 
     def line(self, record: AccessRecord) -> None:
-        if not self._log.isEnabledFor(logging.INFO):
-            return
+        if self._log.isEnabledFor(logging.INFO):
+            self._batch.add((record, time.time()))
+
+    def flush(self) -> None:
+        """Writes the lines that wait."""
+        self._batch.flush()
+
+    def _write(self, line: tuple[AccessRecord, float]) -> None:
+        record, created = line
         fields = msgspec.to_builtins(record)
         texts = "".join([value for value in fields.values() if type(value) is str])
         if texts != _safe(texts):
@@ -78,7 +87,7 @@ class AccessLog:
         path = fields["path"] = _path(record.path)
         fields["seconds"] = round(record.seconds, 6)
         # `Logger.info` would search the stack for its caller, which is slow.
-        self._log.handle(_AccessLine((fields["method"], path, record.status), fields))
+        self._log.handle(_AccessLine((fields["method"], path, record.status), fields, created))
 
 
 class _AccessLine(logging.LogRecord):
@@ -90,13 +99,14 @@ class _AccessLine(logging.LogRecord):
 
     _common: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, arguments: tuple[str, str, int], fields: dict[str, Any]) -> None:
+    def __init__(
+        self, arguments: tuple[str, str, int], fields: dict[str, Any], created: float
+    ) -> None:
         common = _AccessLine._common
         if common.get("process") != os.getpid():
             super().__init__(ACCESS, logging.INFO, "", 0, "%s %s %d", (), None)
             common = _AccessLine._common = {**vars(self), "process": os.getpid()}
-        now = time.time()
-        vars(self).update(common, args=arguments, created=now, msecs=now % 1 * 1000)
+        vars(self).update(common, args=arguments, created=created, msecs=created % 1 * 1000)
         self.fields = fields
 
 

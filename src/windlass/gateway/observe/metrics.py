@@ -6,7 +6,7 @@ number of series is limited, and labels never contain text of clients or models.
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.exposition import choose_encoder
@@ -28,6 +28,7 @@ from windlass.events import (
     ToolRunEnded,
     TurnEnded,
 )
+from windlass.gateway.observe.batches import Batch
 
 OTHER = "other"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -45,11 +46,16 @@ TOKENS: dict[str, Callable[[Usage], int]] = {
 }
 
 
+_Count: TypeAlias = tuple[Callable[[float], None], float]
+"""What counts, and how much."""
+
+
 class Metrics:
     """The metrics of one gateway. `models` and `tools` are the names that labels may contain."""
 
     def __init__(self, *, models: Iterable[str] = (), tools: Iterable[str] = ()) -> None:
         self._instruments = _Instruments()
+        self._counts = Batch(_apply)
         self._models = {name: _ModelSeries(self._instruments, name) for name in (*models, OTHER)}
         self._tools: dict[str, _ToolSeries] = {}
         self.add_tools((OTHER, *tools))
@@ -89,13 +95,14 @@ class Metrics:
             counter = self._instruments.requests.labels(*labels)
             series = counter, self._instruments.request_seconds.labels(route)
             self._requests[labels] = series
-        series[0].inc()
-        series[1].observe(max(0.0, seconds))
+        count = self._counts.add
+        count((series[0].inc, 1))
+        count((series[1].observe, max(0.0, seconds)))
         if key is not None:
             counter = self._key_requests.get(key)
             if counter is None:
                 counter = self._key_requests[key] = self._instruments.key_requests.labels(key)
-            counter.inc()
+            count((counter.inc, 1))
 
     def run(self, *, model: str, live: bool, key: str | None = None) -> Callable[[RunEvent], None]:
         """An observer for one run; `key` is the name of its configured key.
@@ -104,7 +111,8 @@ class Metrics:
         """
         series = self._models.get(model) or self._models[OTHER]
         by_key = None if key is None else self._series_of_key(key, series.model)
-        return _RunMeter(self._instruments.running, series, self._tools, live, by_key)
+        count = self._counts.add
+        return _RunMeter(count, self._instruments.running, series, self._tools, live, by_key)
 
     def _series_of_key(self, key: str, model: str) -> "_KeySeries":
         series = self._keys.get((key, model))
@@ -116,8 +124,13 @@ class Metrics:
         """Counts a refused request; `reason` is an error code of the gateway."""
         self._instruments.refused.labels(reason).inc()
 
+    def flush(self) -> None:
+        """Counts what waits to be counted."""
+        self._counts.flush()
+
     def render(self, accept: str | None) -> tuple[bytes, str]:
         """All metrics and their content type, in OpenMetrics if the `Accept` header names it."""
+        self.flush()
         # `choose_encoder` does not get the header: it fails for a version that is not a number.
         openmetrics = OPENMETRICS in (accept or "").lower()
         encode, content_type = choose_encoder(OPENMETRICS if openmetrics else "")
@@ -125,6 +138,11 @@ class Metrics:
         folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         source = self._instruments if folder is None else MultiProcessCollector(None, folder)
         return encode(source), content_type
+
+
+def _apply(count: _Count) -> None:
+    add, amount = count
+    add(amount)
 
 
 class _Instruments(Collector):
@@ -269,6 +287,7 @@ class _RunMeter:
 
     __slots__ = (
         "_asked_at",
+        "_count",
         "_key",
         "_live",
         "_model",
@@ -280,13 +299,14 @@ class _RunMeter:
 
     def __init__(
         self,
+        count: Callable[[_Count], None],
         running: Gauge,
         model: _ModelSeries,
         tools: dict[str, _ToolSeries],
         live: bool,
         key: _KeySeries | None = None,
     ) -> None:
-        self._key = key
+        self._count, self._key = count, key
         self._running = running
         self._model = model
         self._tools = tools
@@ -303,50 +323,49 @@ class _RunMeter:
 
     def run_started(self, event: RunStarted) -> None:
         self._started_at = event.time
-        self._running.inc()
+        self._count((self._running.inc, 1))
 
     def round_started(self, event: RoundStarted) -> None:
         self._asked_at = event.time
-        self._model.rounds.inc()
+        self._count((self._model.rounds.inc, 1))
         if self._live:
             self.kinds |= _DELTAS
 
     def delta(self, event: RunEvent) -> None:
         if not self.kinds.isdisjoint(_DELTAS):
             self.kinds -= _DELTAS
-            _observe(self._model.first_token_seconds, self._asked_at, event.time)
+            self._observe(self._model.first_token_seconds, self._asked_at, event.time)
 
     def turn_ended(self, event: TurnEnded) -> None:
         self.kinds -= _DELTAS
-        _observe(self._model.model_seconds, self._asked_at, event.time)
+        self._observe(self._model.model_seconds, self._asked_at, event.time)
         for series in (self._model, self._key):
             if series is None:
                 continue
             for counter, count in series.tokens:
                 if (tokens := count(event.usage)) > 0:
-                    counter.inc(tokens)
+                    self._count((counter.inc, tokens))
             if event.usage.cost is not None:
-                series.cost.inc(float(event.usage.cost))
+                self._count((series.cost.inc, float(event.usage.cost)))
 
     def tool_run_ended(self, event: ToolRunEnded) -> None:
         series = self._tools.get(event.response.name) or self._tools[OTHER]
-        series.runs[event.outcome].inc()
+        self._count((series.runs[event.outcome].inc, 1))
         # For a refused or cached call the tool did not run.
         if event.seconds > 0:
-            series.seconds.observe(event.seconds)
+            self._count((series.seconds.observe, event.seconds))
 
     def run_ended(self, event: RunEnded) -> None:
-        self._model.runs[event.reason].inc()
+        self._count((self._model.runs[event.reason].inc, 1))
         if self._started_at is not None:
-            self._running.dec()
-            _observe(self._model.run_seconds, self._started_at, event.time)
+            self._count((self._running.dec, 1))
+            self._observe(self._model.run_seconds, self._started_at, event.time)
             self._started_at = None
 
-
-def _observe(times: Histogram, since: float | None, until: float) -> None:
-    """Observes a duration; it is never negative, even if the clock was set back."""
-    if since is not None:
-        times.observe(max(0.0, until - since))
+    def _observe(self, times: Histogram, since: float | None, until: float) -> None:
+        """Observes a duration; it is never negative, even if the clock was set back."""
+        if since is not None:
+            self._count((times.observe, max(0.0, until - since)))
 
 
 _DELTAS: frozenset[type[RunEvent]] = frozenset(

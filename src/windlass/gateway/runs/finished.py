@@ -22,10 +22,6 @@ from windlass.wires.fields import JsonObject
 MAX_COMPACT_BYTES = 2**18
 """The size of a request, a tool result or all other events above which events are not encoded:
 encoding would block the event loop, and would save little, because most of the memory is text."""
-FEW_EVENTS = 16
-MAX_SMALL_REQUEST = 2**13
-"""The events of a run with fewer events and a smaller request are not encoded: it takes longer than
-it is worth, because at many requests a second finished runs are soon forgotten."""
 RUN_BYTES = 1_200
 """The approximate memory of a run without its events."""
 
@@ -130,8 +126,7 @@ def _compact(events: Sequence[RunEvent], request_size: int) -> bytes | Sequence[
 
     The events of a long run are packed already.
     """
-    few = len(events) <= FEW_EVENTS and request_size <= MAX_SMALL_REQUEST
-    if few or not isinstance(events, tuple):
+    if not isinstance(events, tuple):
         return events
     results = (event.response.response for event in events if type(event) is ToolRunEnded)
     large = are_large(events)
