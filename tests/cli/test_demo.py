@@ -225,6 +225,7 @@ async def test_the_terminal_and_the_api_report_the_preparation_until_the_model_i
 
 @pytest.mark.process
 async def test_the_printed_curl_command_is_answered_with_the_help_of_a_tool(running: Demo) -> None:
+    running.wait_for("Ready after")
     command = running.curl
     if shutil.which("curl"):
         done = await asyncio.to_thread(

@@ -201,6 +201,7 @@ async def test_a_long_title_has_two_lines_in_the_list_and_above_the_chat(
     heading = page.get_by_role("heading", name=long)
     await expect(heading).to_be_visible()
     assert await heading.evaluate(LINES) == 2
+    await expect(page.get_by_text("Enter to send")).to_be_hidden()  # there is no room for it
     await page.get_by_role("button", name="Chats", exact=True).click()
     title = page.locator(".chats-title")
     assert await title.evaluate(LINES) == 2

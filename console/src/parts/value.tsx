@@ -61,7 +61,7 @@ export function Fields({ fields, label, boxes = false }: { fields: readonly Fiel
           <div key={name} data-default={isDefault}>
             <dt title={description}>{name}</dt>
             <dd>
-              {boxes && text.length > MAX_INLINE ? <Value value={value} label={name} /> : typeof value === "string" ? text : <code>{text}</code>}
+              {boxes && text.length > MAX_INLINE ? <Value value={value} label={name} /> : typeof value === "object" ? <code>{text}</code> : text}
               {isDefault && <span class="hint"> default</span>}
             </dd>
           </div>

@@ -50,7 +50,7 @@ Open {address} in a browser.
 Windlass listens on {address} with the model {model} and the tools {tools}.
 {storage}
 
-Ask it something in a terminal:
+When it is ready, ask it something in a terminal:
   curl {address}/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "{prompt}"}}]}}'
 
