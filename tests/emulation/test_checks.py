@@ -171,15 +171,35 @@ async def test_a_program_that_repeats_a_statement_ends_there(comment: str) -> No
 
 
 async def test_a_step_is_written_again_after_its_comment_and_the_results() -> None:
-    program = f"# the weather in Paris\n{PARIS}\n# that in Kelvin\n{{}}\ndone"
     last = 'result = convert(value=paris, to="kelvin")'
-    model, inner = small(program.format(last), last)
-    result = after_result("How warm is Paris, in Kelvin?", {"celsius": 21})
+    program = f"# the weather in Paris\n{PARIS}\n# that in Kelvin\n{last}\ndone"
+    model, inner = small(program, 'result = convert(value=paris["celsius"], to="kelvin")')
+    result = after_result("How warm is Paris, in Kelvin?", {"celsius": 21, "wind": 9})
     events = await events_of(model, result)
     assert made_by(events) == [("convert", {"value": 21, "to": "kelvin"})]
+    shown = '{"celsius":21,"wind":9}'
     assert inner.requests[1].messages[-1].text == (
-        f'# the weather in Paris\n{PARIS}\n# paris is {{"celsius":21}}\n# that in Kelvin\n'
+        f"# the weather in Paris\n{PARIS}\n# paris is {shown}\n# that in Kelvin\n"
     )
+
+
+async def test_a_step_that_uses_the_only_number_of_a_result_is_not_written_again() -> None:
+    model, inner = small(IN_FAHRENHEIT)
+    result = after_result("How warm is Paris, in fahrenheit?", {"celsius": 21, "sky": "clear"})
+    events = await events_of(model, result)
+    assert made_by(events) == [("convert", {"value": 21, "to": "fahrenheit"})]
+    assert len(inner.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "value"),
+    [("How strong is the wind in Paris, in mph?", 9), ("Temperature in Paris, in mph?", 21)],
+)
+async def test_the_request_names_the_field_of_a_result(prompt: str, value: int) -> None:
+    model, inner = small(f'{PARIS}\nresult = convert(value=paris, to="mph")')
+    events = await events_of(model, after_result(prompt, {"temperature": 21, "wind_kmh": 9}))
+    assert made_by(events) == [("convert", {"value": value, "to": "mph"})]
+    assert len(inner.requests) == 1
 
 
 async def test_a_further_call_with_a_made_up_argument_is_left_out() -> None:
@@ -482,13 +502,6 @@ async def test_a_step_may_calculate_with_a_result_and_another_number() -> None:
     assert made_by(events) == [("convert", {"value": 1080, "to": "f"})]
 
 
-@pytest.mark.parametrize("line", ['x = convert(value=21, to="f")', 'x = convert(value=2, to="f")'])
-async def test_a_step_that_is_written_again_without_the_result_stays_as_it_was(line: str) -> None:
-    model, _ = small(IN_FAHRENHEIT, line)
-    events = await events_of(model, after_result("2 times Paris, in °F?", {"temperature": 18}))
-    assert made_by(events) == [("convert", {"value": 18, "to": "fahrenheit"})]
-
-
 async def test_a_result_that_is_json_text_is_read() -> None:
     model, _ = small(IN_FAHRENHEIT, "result = convert(value=paris['c'], to='f')")
     events = await events_of(model, after_result("Paris, in °F?", '{"c": 18, "wind": 7}'))
@@ -555,22 +568,74 @@ async def test_a_made_up_number_becomes_a_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "written"), [("m/s", "m/s"), ("knots", "knot"), ("knots", "kn"), ("knot", "knots")]
+    ("call", "made"),
+    [
+        ('x = convert(value=1, to="paris")', 0),
+        ('x = convert(value=1, to="mph")', 1),
+        ('x = convert(value=paris["wind"], to="m/s")', 1),
+    ],
+    ids=["nothing new", "a value of the request", "a result"],
 )
-async def test_a_result_in_another_unit_than_asked_for_is_converted(
-    unit: str, written: str
+async def test_a_call_for_a_made_up_number_has_a_result_or_a_new_value(
+    call: str, made: int
 ) -> None:
-    call = f'x = convert(value=paris["wind_kmh"], to="{written}")'
-    model, _ = small(PARIS, call)
-    request = after_result(f"How strong is the wind in Paris, in {unit}?", {"wind_kmh": 9})
-    assert made_by(await events_of(model, request)) == [("convert", {"value": 9, "to": written})]
+    model, inner = small(PARIS, "The wind has 6.2 mph.", call, "The wind has 6.2 mph.")
+    request = after_result("How strong is the wind in Paris, in mph?", {"wind": 10, "celsius": 8})
+    assert len(calls_of(await events_of(model, request))) == made
+    assert inner.requests[2].messages[-1].text.endswith("\n# The wind has x mph.\n")
 
 
-async def test_a_word_that_is_no_unit_leads_to_no_call() -> None:
-    model, inner = small(PARIS, 'x = convert(value=paris, to="feet")', "It is 9 °C.")
-    request = after_result("What is the weather in Paris in detail?", {"celsius": 9})
-    assert text_of(await events_of(model, request)) == "It is 9 °C."
-    assert len(inner.requests) == 3
+async def test_a_program_ends_at_a_call_whose_comment_is_not_about_the_request() -> None:
+    for purpose, calls in (("add to shopping list", 1), ("9 miles in metres", 2)):
+        program = f'# Paris\n{PARIS}\n# {purpose}\nx = convert(value=9, to="metres")\ndone'
+        model, _ = small(program, "Yes")
+        request = question("Weather in Paris, and 9 miles in metres?")
+        system = Message.system("You keep the user's shopping list.")
+        request = replace(request, messages=(system, *request.messages))
+        assert len(calls_of(await events_of(model, request))) == calls
+
+
+async def test_a_call_without_a_comment_follows_one_with_it() -> None:
+    both = f'# the weather in Paris and Rome\n{PARIS}\nrome = get_weather(city="Rome")\ndone'
+    model, _ = small(both, "Yes")
+    events = await events_of(model, question("Is Paris warmer than Rome?"))
+    assert [each["city"] for _, each in made_by(events)] == ["Paris", "Rome"]
+
+
+async def test_a_text_that_repeats_itself_ends() -> None:
+    endless = f'x = convert(value=paris["celsius"] {"/ 1000 " * 200}'
+    inner = ScoredModel([IN_FAHRENHEIT, endless, "It is 21."], [], at=r"(?<= )")
+    result = after_result("How warm is Paris, in fahrenheit?", {"celsius": 21, "wind": 9})
+    events = await events_of(emulated_by_profile(inner), result)
+    assert end_of(events).usage.output_tokens < 30
+
+
+def chained(answer: str, *more: str) -> tuple[Model, SmallModel, ModelRequest]:
+    """A request whose second call used the result of the first, and what the model answers."""
+    model, inner = small(IN_FAHRENHEIT, answer, *more)
+    first = FunctionCall("get_weather", '{"city":"Paris"}', "c1")
+    second = FunctionCall("convert", '{"value":21,"to":"fahrenheit"}', "c2")
+    history = (
+        Message.user("How warm is Paris, in fahrenheit?"),
+        Message.assistant(first),
+        Message.tool([FunctionResponse("get_weather", {"output": {"celsius": 21}}, "c1")]),
+        Message.assistant(second),
+        Message.tool([FunctionResponse("convert", {"output": {"result": 69.8}}, "c2")]),
+    )
+    return model, inner, asked(history, tools=TOOLS)
+
+
+async def test_an_answer_without_the_last_result_is_written_again_from_it_alone() -> None:
+    model, inner, request = chained("It is 21 fahrenheit. Take a coat!", "It is 69.8 fahrenheit.")
+    assert text_of(await events_of(model, request)) == "It is 69.8 fahrenheit."
+    assert "celsius" in inner.requests[1].messages[-1].text
+    assert "celsius" not in inner.requests[2].messages[-1].text
+
+
+async def test_an_answer_with_the_last_result_rounded_stays() -> None:
+    model, inner, request = chained("It is 21 °C. That is 70 °F.")
+    assert text_of(await events_of(model, request)) == "It is 21 °C. That is 70 °F."
+    assert len(inner.requests) == 2
 
 
 async def test_a_likely_end_does_not_drop_a_step_with_a_new_value_of_the_request() -> None:

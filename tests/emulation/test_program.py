@@ -215,8 +215,8 @@ def test_the_grammar_can_choose_the_first_function() -> None:
     assert "root ::= start" in grammar
 
 
-def test_a_program_ends_with_a_word_of_its_own() -> None:
-    assert '("\\n" step){0,11} "\\ndone"' in grammar_of(FUNCTIONS)
+def test_only_the_first_call_needs_a_comment_and_a_program_ends_with_its_own_word() -> None:
+    assert '("\\n" comment? call){0,11} "\\ndone"' in grammar_of(FUNCTIONS)
 
 
 def test_the_grammar_knows_the_types_and_the_required_parameters() -> None:

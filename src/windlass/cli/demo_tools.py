@@ -20,7 +20,7 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 def get_weather(
     city: str, day: str = "today", unit: Literal["celsius", "fahrenheit"] = "celsius"
 ) -> dict[str, Any]:
-    """Weather in a city, today or on another day: temperature, sky and wind. (Simulated.)
+    """Weather in a city, today or on another day: temperature, sky, and wind in km/h. (Simulated.)
 
     Args:
         city: The city's name, such as Paris.

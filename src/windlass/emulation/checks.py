@@ -49,7 +49,6 @@ from windlass.emulation.task import (
     Task,
     call_key,
     given_arguments,
-    has_unit,
     last_question,
 )
 from windlass.emulation.values import in_asked_form, named_choices
@@ -77,6 +76,8 @@ log = logging.getLogger("windlass.emulation")
 _CALL_EVENTS = (ToolCallStarted, ToolCallDelta, ToolCallEnded)
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 
+_LOOP = re.compile(r"(?=.*\D)(.{4,30}?)\1{7}$")
+"""The end of a text that would go on until the token limit."""
 _LIKELY = 0.25
 """How likely it must be that a request asks for a call."""
 _MAX_NO_CALL = 0.6
@@ -86,6 +87,7 @@ _CERTAIN = 0.85
 _SEVERAL = 0.15
 """The same for several calls: the model found several things that the request asks for."""
 _MAX_PROGRAMS = 64
+_MAX_PURPOSE_CHARS = 160
 _ANSWER_REQUEST = "Answer my request with this, in one or two plain sentences."
 _LAST_RESULT = "The last result is what I asked for."
 _JSON_REQUEST = "Answer my request with this, in JSON."
@@ -168,7 +170,7 @@ class CheckedModel:
                 async for event in events:
                     yield event
             return
-        sentences, end = _Sentences(task.known), TurnEnded("other")
+        sentences, end = _Sentences(task.known, task.final_numbers()), TurnEnded("other")
         async with self._answer(task, spent) as events:
             async for event in events:
                 if isinstance(event, TurnEnded):
@@ -178,13 +180,19 @@ class CheckedModel:
                 elif text := sentences.feed(event.text):
                     yield TextDelta(text)
         if sentences.end():
-            calls, usage = await another(task)
+            calls, usage = await another(sentences.doubtful())
             end = replace(end, usage=end.usage + usage)
             if calls:
                 log.info("%s made up a number; it calls %s", self.name, calls[0].name)
                 for event in _turn(task, calls, end.usage):
                     yield event
                 return
+        if sentences.awaits:
+            log.info("%s answered without the last result; it answers again", self.name)
+            async with self._answer(task, end.usage, only_last=True) as events:
+                async for event in events:
+                    yield event
+            return
         if sentences.held:
             yield TextDelta(sentences.held)
         yield end
@@ -207,18 +215,13 @@ class CheckedModel:
                 spent += usage
                 if call is not None and task.may_make(call, calls):
                     calls.append(call)
-        if not calls and (units := task.missing_units()):
-            call, usage = await self._missing_step(task, program, values)
-            spent += usage
-            if call is not None and has_unit(call, units) and task.may_make(call):
-                calls.append(call)
         if calls:
             for event in _turn(task, calls, spent):
                 yield event
             return
 
-        async def another(task: Task) -> tuple[list[FunctionCall], Usage]:
-            call, usage = await self._missing_step(task, program, values)
+        async def another(purpose: str) -> tuple[list[FunctionCall], Usage]:
+            call, usage = await self._missing_step(task, program, values, purpose)
             return [call] if call is not None and task.may_make(call) else [], usage
 
         async with aclosing(self._checked_answer(task, spent, another)) as events:
@@ -313,19 +316,19 @@ class CheckedModel:
     ) -> tuple[FunctionCall | None, Usage]:
         """The call of a step, with the results of the steps before it.
 
-        The model writes the step again, with the results in front of it: it then puts other
-        arguments right, too. A step that does not use a result stays as it was.
+        If a result has several values, and the request names none of them, the model writes the
+        step again, with the results in front of it.
         """
-        if not step.needs:
-            return _certain(task, step, values), Usage()
+        for known in (values, task.named_fields(step, values)):
+            call = _certain(task, step, known)
+            if call is not None or not step.needs:
+                return call, Usage()
         again, spent = await self._written_again(
             task, program, values, [step.function], step.purpose
         )
-        if again is not None and (again.needs or _uses(again, values)):
-            call = _certain(task, again, values)
-            if call is not None:
-                return call, spent
-        return _certain(task, step, values), spent
+        if again is not None and _uses(again, values):
+            return _certain(task, again, values), spent
+        return None, spent
 
     async def _written_again(
         self,
@@ -343,18 +346,19 @@ class CheckedModel:
         return (steps[0] if steps else None), spent
 
     async def _missing_step(
-        self, task: Task, program: Program, values: dict[str, Any]
+        self, task: Task, program: Program, values: dict[str, Any], purpose: str
     ) -> tuple[FunctionCall | None, Usage]:
         """A call that no step of the program has, but that the request needs.
 
-        It has a result or a value of the request: the model has to write some call.
+        It has a result, or a value of the request that no call has: the model has to write some
+        call. `purpose` is the comment of the call.
         """
         called = {each.call.name for each in task.made()}
         others = [each for each in task.functions if each.tool.name not in called]
         if not others:
             return None, Usage()
-        step, spent = await self._written_again(task, program, values, others)
-        if step is None or not (step.needs or _uses(step, values) or task.mentions(step)):
+        step, spent = await self._written_again(task, program, values, others, purpose)
+        if step is None or not (_uses(step, values) or task.has_new_value(step, program.steps)):
             return None, spent
         return _certain(task, step, values), spent
 
@@ -378,15 +382,18 @@ class CheckedModel:
         return relevance.fit(said.text, said.likely.get(0, {})), said.usage
 
     def _answer(
-        self, task: Task, spent: Usage
+        self, task: Task, spent: Usage, *, only_last: bool = False
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        return aclosing(self._answer_events(task, spent))
+        return aclosing(self._answer_events(task, spent, only_last))
 
-    async def _answer_events(self, task: Task, spent: Usage) -> AsyncGenerator[ModelEvent, None]:
-        """Answers in words, without functions."""
+    async def _answer_events(
+        self, task: Task, spent: Usage, only_last: bool
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """Answers in words, without functions; with `only_last`, from the last result alone."""
         request = _with_schema(task.request)
+        chain = task.made() if task.chained else ()
         turn = (
-            self._model.stream(_answering(request, task.made() if task.chained else ()))
+            self._model.stream(_answering(request, chain[-1:] if only_last else chain))
             if request.messages[-1].responses
             else self._emulated.stream(replace(request, tool_choice=NONE))
         )
@@ -408,7 +415,7 @@ class CheckedModel:
                 if isinstance(event, TextDelta):
                     likely[len(text)] = relevance.first_token(event.logprobs)
                     text += event.text
-                    if "\n" in event.text and _repeats_itself(text):
+                    if ("\n" in event.text and _repeats_itself(text)) or _LOOP.search(text[-300:]):
                         # It would go on until the token limit, and its usage is not reported.
                         usage = Usage(0, len(likely), len(likely))
                         break
@@ -423,15 +430,20 @@ def _repeats_itself(text: str) -> bool:
     return bool(last) and not last.startswith("#") and last in lines
 
 
-_AnotherStep: TypeAlias = Callable[[Task], Awaitable[tuple[list[FunctionCall], Usage]]]
-"""Returns the calls that a request needs after all, and the usage of finding them."""
+_AnotherStep: TypeAlias = Callable[[str], Awaitable[tuple[list[FunctionCall], Usage]]]
+"""Takes a sentence without its made-up numbers.
+
+Returns the calls that a request needs after all, and the usage of finding them."""
 
 
 class _Sentences:
-    """Passes text sentence by sentence, up to the first one with a made-up number."""
+    """Passes text sentence by sentence, up to the first one with a made-up number.
 
-    def __init__(self, known: Numbers) -> None:
-        self._known, self._doubtful = known, False
+    Nothing passes before one of the `awaited` numbers.
+    """
+
+    def __init__(self, known: Numbers, awaited: Numbers | None) -> None:
+        self._known, self._awaited, self._doubtful = known, awaited, False
         self.held = ""
         """What may not pass yet: the start of a sentence, or all from the made-up number on."""
 
@@ -441,6 +453,12 @@ class _Sentences:
         passed = ""
         if self.held.lstrip().startswith(("`", "{")):
             return passed
+        if self._awaited is not None:
+            # The last word may be the start of a longer number.
+            whole, _, _ = self.held.rpartition(" ")
+            if not self._awaited.are_in(whole):
+                return passed
+            self._awaited = None
         while not self._doubtful and (end := _SENTENCE_END.search(self.held)):
             sentence = self.held[: end.end()]
             self._doubtful = bool(self._known.unknown(sentence))
@@ -448,6 +466,17 @@ class _Sentences:
                 passed += sentence
                 self.held = self.held[len(sentence) :]
         return passed
+
+    @property
+    def awaits(self) -> bool:
+        """Whether none of the awaited numbers was in the text."""
+        return self._awaited is not None and not self._awaited.are_in(self.held)
+
+    def doubtful(self) -> str:
+        """The first sentence with a made-up number, with "x" in place of these numbers."""
+        sentences = _SENTENCE_END.split(self.held)
+        found = next((each for each in sentences if self._known.unknown(each)), self.held)
+        return quoted(self._known.masked(found))[1:-1][:_MAX_PURPOSE_CHARS]
 
     def end(self) -> bool:
         """Whether the text has a made-up number."""
@@ -492,7 +521,9 @@ def _certain(task: Task, step: Step, values: dict[str, Any]) -> FunctionCall | N
 
 
 def _uses(step: Step, values: dict[str, Any]) -> bool:
-    """Whether a number of the step is one of these results."""
+    """Whether the step has one of these results, perhaps as a number."""
+    if step.needs:
+        return True
     results = {value for value, _ in numbers_in(compact_json(values))}
     return any(value in results for value, _ in numbers_in(step.line))
 
@@ -537,9 +568,11 @@ def _answering(request: ModelRequest, chain: Sequence[Made]) -> ModelRequest:
             break
         results = [*map(result_sentence, message.responses), *results]
     how = _ANSWER_REQUEST if request.settings.response_schema is None else _JSON_REQUEST
-    if len(chain) > 1:
+    if chain:
         said = [f"he function {each.call.name} returned: {quoted(each.answer)}" for each in chain]
-        results = [*(f"T{each}" for each in said[:-1]), f"With this, t{said[-1]}"]
+        results = [f"T{each}" for each in said]
+        if len(said) > 1:
+            results[-1] = f"With this, t{said[-1]}"
         how = f"{_LAST_RESULT} {how}"
     text = "\n".join((last_question(request), "", *results, how))
     return replace(

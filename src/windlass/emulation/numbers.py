@@ -122,12 +122,24 @@ class Numbers:
             for known in self._known
         )
 
+    def are_in(self, text: str) -> bool:
+        """Whether the text has one of the numbers, perhaps rounded."""
+        return any(
+            abs(value - known) <= 0.501 * 10**-decimals
+            for value, decimals in numbers_in(text)
+            for known in self._known
+        )
+
     def unknown(self, text: str) -> list[float]:
         """The numbers of the text that come from nowhere."""
         if self._has_day:
             text = _DATE.sub(" ", text)
         found = numbers_in(_ITEM.sub(" ", text))
         return [value for value, decimals in found if not self.has(value, decimals)]
+
+    def masked(self, text: str) -> str:
+        """The text with "x" in place of the numbers that come from nowhere."""
+        return _NUMBER.sub(lambda found: "x" if self.unknown(found[0]) else found[0], text)
 
     def explain(self, arguments: object) -> bool:
         """Whether all numbers in a call's arguments are known."""

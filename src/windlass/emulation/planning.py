@@ -40,7 +40,10 @@ def population(city: str):
     """How many people live in a city."""
 
 def find_hotel(city: str, stars: int = 3):
-    """Finds a hotel."""'''
+    """Finds a hotel."""
+
+def evaluate(formula: str):
+    """Evaluates a formula."""'''
 _LENGTHS = '''\
 def evaluate(formula: str):
     """Evaluates a formula."""
@@ -93,12 +96,14 @@ euros = convert_currency(amount=price, source="USD", target="EUR")""",
     (_TRIANGLE, "Find the longest side of a triangle with sides 3, 4 and x.", NO_CALL),
     (
         _CITIES,
-        "How many people live in Lyon and in Nice? Also find me a hotel with 4 stars in Lyon.",
+        "How many more people live in Lyon than in Nice? Also find a hotel with 4 stars in Lyon.",
         """\
 # how many people live in Lyon
 lyon = population(city="Lyon")
 # how many people live in Nice
 nice = population(city="Nice")
+# how many more people live in Lyon than in Nice
+more = evaluate(formula=f"{lyon} - {nice}")
 # a hotel with 4 stars in Lyon
 hotel = find_hotel(city="Lyon", stars=4)""",
     ),
@@ -114,12 +119,14 @@ miles = to_miles(km=length)""",
     ),
     (
         _LENGTHS,
-        "How far is it from Rome to Milan? Add 50 to that.",
+        "How far is it from Rome to Milan in miles? Add 50 to that.",
         """\
 # how far it is from Rome to Milan
 way = distance(start="Rome", end="Milan")
+# that in miles
+miles = to_miles(km=way)
 # add 50 to that
-total = evaluate(formula=f"{way} + 50")""",
+total = evaluate(formula=f"{miles} + 50")""",
     ),
     (
         _TRAINS,

@@ -98,7 +98,7 @@ def grammar_of(
     """Returns a grammar (GBNF) that allows `none` and calls of these functions.
 
     With `first`, the program begins with a call of one of these. With `one`, it has one call,
-    which may have a comment (`step`) or none (`call`).
+    with a comment (`step`) or without one (`call`).
     """
     root = f"root ::= {one}" if one else _ROOT if first is None else _FIRST
     rules = [root, _VALUES]
@@ -115,7 +115,7 @@ def grammar_of(
     return "\n".join(rules)
 
 
-_STEPS = f'("\\n" step){{0,{MAX_STEPS - 1}}} "\\n{DONE}"'
+_STEPS = f'("\\n" comment? call){{0,{MAX_STEPS - 1}}} "\\n{DONE}"'
 _ROOT = f'root ::= "{NO_CALL}" | step {_STEPS}'
 _FIRST = f"root ::= start {_STEPS}"
 _VALUES = r"""step ::= comment call
@@ -246,11 +246,11 @@ class Made(Struct, frozen=True):
         if not isinstance(self.output, dict) or isinstance(given, str):
             return cast("Any", self.output)
         fields = cast("dict[str, Any]", self.output)
-        numbers = [each for each in given.values() if _is_number(each)]
+        numbers = [each for each in given.values() if is_number(each)]
         left = {
-            key: each for key, each in fields.items() if not (_is_number(each) and each in numbers)
+            key: each for key, each in fields.items() if not (is_number(each) and each in numbers)
         }
-        return left if any(map(_is_number, left.values())) else fields
+        return left if any(map(is_number, left.values())) else fields
 
 
 _ARGUMENT = re.compile(r"[(,] ?(\w+)=")
@@ -325,7 +325,7 @@ def numbers_of(expression: ast.expr) -> list[float]:
     return [node.value for node in nodes if isinstance(node.value, int | float)]
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -3,21 +3,28 @@
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from windlass.content import FunctionCall, FunctionDeclaration, Message, Schema
 from windlass.emulation.numbers import Numbers
 from windlass.emulation.planning import Asked
-from windlass.emulation.program import Made, Program, Step, Unresolved, numbers_of, signatures
+from windlass.emulation.program import (
+    Made,
+    Program,
+    Step,
+    Unresolved,
+    is_number,
+    numbers_of,
+    signatures,
+)
 from windlass.emulation.prompt import quoted
-from windlass.emulation.relevance import PLAIN_WORDS, is_made_up, shared_words, words_of
+from windlass.emulation.relevance import is_made_up, shared_words, words_of
 from windlass.jsontext import compact_json
 from windlass.model import ModelRequest
 
 _AFTER_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
-_WANTED_UNIT = re.compile(r"\b(?:in|into|to|as) (?:degrees )?([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE)
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|(?<=://)[^\s\"'/?#]+")
 """An e-mail address, or the host of a URL."""
 _REFERS = re.compile(r"\b(it|that|them|these|this|those)\b", re.IGNORECASE)
@@ -32,7 +39,6 @@ _MAX_EARLIER_CHARS = 300
 _SHORT_REQUEST_WORDS = 6
 _DOUBT = 0.05
 """How likely the end of a call may be, in place of a value of an enum that is made up."""
-_MAX_SHORT_UNIT = 3
 _END_LIKELY = 0.05
 """How likely the end of a program must be, in place of a further call that adds no value."""
 
@@ -73,10 +79,13 @@ class Task:
             ]
         return made
 
-    def mentions(self, step: Step) -> bool:
-        """Whether the question contains a value of the step."""
-        question = self.question.lower()
-        return any(value.lower() in question for value in step.literals)
+    def final_numbers(self) -> Numbers | None:
+        """The numbers of the last result of a chain, one of which the answer must have."""
+        if not self.chained or not (made := self.made()):
+            return None
+        numbers = Numbers()
+        numbers.add(made[-1].answer)
+        return None if numbers.are_none else numbers
 
     @property
     def said(self) -> str:
@@ -106,12 +115,15 @@ class Task:
         """The program without calls that the request cannot ask for.
 
         These are calls with a made-up address, and further ones that add nothing or have another
-        made-up text that is required. The program ends where its end was likely, unless the next
-        call has a value of the request that no call before it has.
+        made-up text that is required. The program ends at a call whose comment has no word of the
+        conversation, and where its end was likely, unless the next call has a value of the request
+        that no call before it has.
         """
         kept: list[Step] = []
         for step in program.steps:
-            if kept and step.end >= _END_LIKELY and not self._has_new_value(step, kept):
+            if kept and is_made_up(step.purpose, f"{self.asked.earlier} {self.question}"):
+                break
+            if kept and step.end >= _END_LIKELY and not self.has_new_value(step, kept):
                 break
             if self.has_addresses(step.line) and not (
                 kept and (self.has_made_up(step) or not self._adds(step, kept))
@@ -119,7 +131,26 @@ class Task:
                 kept.append(step)
         return Program(kept)
 
-    def _has_new_value(self, step: Step, others: Sequence[Step]) -> bool:
+    def named_fields(self, step: Step, values: dict[str, Any]) -> dict[str, Any]:
+        """The values, with only the field of a result that the step's comment or the request
+        names, if it is one number: "how windy is it" means `wind_kmh`."""
+        return {name: self._named_field(step, value) for name, value in values.items()}
+
+    def _named_field(self, step: Step, value: Any) -> Any:
+        if isinstance(value, dict):
+            fields = cast("dict[str, Any]", value)
+            for said in (step.purpose, self.question):
+                named = {
+                    key: each
+                    for key, each in fields.items()
+                    if is_number(each) and shared_words(words_of(key), said)
+                }
+                if len(named) == 1:
+                    return named
+        return cast("Any", value)
+
+    def has_new_value(self, step: Step, others: Sequence[Step]) -> bool:
+        """Whether the step has a value of the conversation that no other step has."""
         return bool(self._values(step).difference(*map(self._values, others)))
 
     def _adds(self, step: Step, others: Sequence[Step]) -> bool:
@@ -180,17 +211,6 @@ class Task:
         texts = (self.said, self.asked.facts, results, *described)
         return all(any(each in text for text in texts) for each in addresses)
 
-    def missing_units(self) -> set[str]:
-        """The words that may be units that the request wants a result in, and that no result and
-        no call has. A model would write "9 m/s" for a result of 9 km/h.
-        """
-        made = self.made()
-        if not made:
-            return set()
-        has = compact_json([(each.call.json, each.output) for each in made]).lower()
-        wanted = {found[1].lower() for found in _WANTED_UNIT.finditer(self.question)}
-        return {unit for unit in wanted - PLAIN_WORDS if unit not in has}
-
     def may_make(self, call: FunctionCall, others: Sequence[FunctionCall] = ()) -> bool:
         """Whether the call is a new one, without a made-up address."""
         return call_key(call) not in self.already(others) and self.has_addresses(call.json or "")
@@ -212,16 +232,6 @@ def given_arguments(step: Step) -> dict[str, Any]:
         for name, value in arguments.items()
         if value != step.function.schema(name).get("default")
     }
-
-
-def has_unit(call: FunctionCall, units: set[str]) -> bool:
-    """Whether a text among the arguments is one of these units, perhaps abbreviated."""
-    given = call.arguments
-    values = () if isinstance(given, str) else given.values()
-    texts = {each.lower().removesuffix("s") for each in values if isinstance(each, str)}
-    singular = {each.removesuffix("s") for each in units}
-    short = {each for each in texts if 0 < len(each) <= _MAX_SHORT_UNIT}
-    return bool(texts & singular) or bool({each[0] for each in short} & {u[0] for u in singular})
 
 
 def _is_same(step: Step, other: Step) -> bool:
