@@ -12,8 +12,8 @@ from windlass.testing.script import Stepper
 
 pytestmark = IN_ONE_BROWSER
 
-SAMPLE = 331
-"""Shadow roots, turns that are drawn again with new ids, and notes inside of answers."""
+SAMPLE = 1380
+"""Renamed classes, shadow roots, and turns that are drawn again with new ids."""
 ALL = range(60)
 FAILING = {
     10: "covers the page",
