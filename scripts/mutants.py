@@ -3,9 +3,9 @@
     python scripts/mutants.py                                   40 mutants in loop, runs and wires
     python scripts/mutants.py --count 10 --seed 3 src/windlass/loop/round.py
 
-Each mutant is one edit in a copy of `src`. Its tests run in stages, from the nearest folder to the
-widest, until one fails. A mutant that passes all stages has survived: a test is missing, or the
-edit changes nothing that anyone can observe. The same seed chooses the same mutants.
+Each mutant is one edit in a copy of `src`. Its tests run in stages, from the nearest folder to all
+quick tests, until one fails. A mutant that passes all of them has survived: a test is missing, or
+the edit changes nothing that anyone can observe. The same seed chooses the same mutants.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
@@ -44,6 +45,7 @@ class Stage(NamedTuple):
 
 
 GATEWAY = Stage(("tests/gateway/routes", "tests/gateway/runs"))
+EVERYTHING = Stage(("tests",))
 STAGES: dict[str, tuple[Stage, ...]] = {
     "loop": (Stage(("tests/loop",)), Stage(("tests/client", "tests/runs")), GATEWAY),
     "runs/jetstream": (
@@ -54,9 +56,8 @@ STAGES: dict[str, tuple[Stage, ...]] = {
     "runs": (Stage(("tests/runs",)), Stage(("tests/client",)), GATEWAY),
     "wires": (Stage(("tests/wires",)), Stage(("tests/models", "tests/testing")), GATEWAY),
 }
-"""The tests that fit a folder, nearest first."""
+"""The tests that fit a folder, nearest first. `EVERYTHING` comes after them."""
 
-OTHER_STAGES = (Stage(("tests",)),)
 SLOWER_THAN_USUAL = 4
 """A stage that takes this many times as long as without a mutant hangs."""
 
@@ -256,7 +257,8 @@ def chosen(files: Sequence[Path], count: int, seed: int) -> list[Mutant]:
 
 def stages_for(file: Path) -> tuple[Stage, ...]:
     folder = file.relative_to(PACKAGE).parent.as_posix()
-    return next((STAGES[known] for known in STAGES if folder.startswith(known)), OTHER_STAGES)
+    fitting = next((STAGES[known] for known in STAGES if folder.startswith(known)), ())
+    return (*fitting, EVERYTHING)
 
 
 class Baseline(NamedTuple):
@@ -291,29 +293,41 @@ def ran(copy: Path, stage: Stage, *options: str, timeout: float | None = None) -
     return process.returncode, said
 
 
-def baselines(copy: Path, files: Sequence[Path]) -> dict[Stage, Baseline]:
-    """How each stage that the files need ends without a mutant. Raises if it cannot run at all."""
-    found: dict[Stage, Baseline] = {}
-    for stage in dict.fromkeys(stage for file in files for stage in stages_for(file)):
+class Baselines:
+    """How each stage ends over sources without a mutant, found when a mutant needs it."""
+
+    def __init__(self, copy: Path) -> None:
+        self._copy = copy
+        self._found: dict[Stage, Baseline] = {}
+        self._lock = Lock()
+
+    def of(self, stage: Stage) -> Baseline:
+        """Raises `SystemExit` if the stage cannot run at all."""
+        with self._lock:
+            if stage not in self._found:
+                self._found[stage] = self._find(stage)
+            return self._found[stage]
+
+    def _find(self, stage: Stage) -> Baseline:
         began = time.monotonic()
-        code, said = ran(copy, stage)
+        code, said = ran(self._copy, stage)
         if code > 1:
             raise SystemExit(f"{stage} does not run:\n{said}")
         lines = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         failing = tuple(line.split(" ", 1)[1].split(" - ")[0] for line in lines)
-        found[stage] = Baseline(time.monotonic() - began, failing)
-        print(f"{stage}: {found[stage].seconds:.0f} s, failing anyway: {failing}", flush=True)
-    return found
+        found = Baseline(time.monotonic() - began, failing)
+        print(f"{stage}: {found.seconds:.0f} s, failing anyway: {failing}", flush=True)
+        return found
 
 
-def outcome(mutant: Mutant, copy: Path, known: dict[Stage, Baseline]) -> str:
+def outcome(mutant: Mutant, copy: Path, baselines: Baselines) -> str:
     """Where the mutant was noticed, or `survived`."""
     target = copy / mutant.file.relative_to("src")
     original = target.read_text()
     target.write_text(mutant.source)
     try:
         for stage in stages_for(mutant.file):
-            seconds, failing = known[stage]
+            seconds, failing = baselines.of(stage)
             options = ["-x", *(f"--deselect={test}" for test in failing)]
             try:
                 code, _ = ran(copy, stage, *options, timeout=20 + SLOWER_THAN_USUAL * seconds)
@@ -351,15 +365,15 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         copies: SimpleQueue[Path] = SimpleQueue()
-        for number in range(arguments.jobs):
+        for number in range(arguments.jobs + 1):
             copy = Path(folder, str(number), "src")
             shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
             copies.put(copy)
-        known = baselines(Path(folder, "0", "src"), [mutant.file for mutant in mutants])
+        baselines = Baselines(copies.get())
 
         def reported(mutant: Mutant) -> str:
             copy = copies.get()
-            found = outcome(mutant, copy, known)
+            found = outcome(mutant, copy, baselines)
             copies.put(copy)
             print(f"{found}: {mutant}", flush=True)
             return found

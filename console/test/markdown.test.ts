@@ -172,7 +172,7 @@ test("a text that grows by single characters has the blocks of the whole text at
 
 test("so has the beginning of each thing that models write after each other one, with and without a blank line between them", () => {
   for (const [row, one] of PIECES.entries()) {
-    for (const other of sampled(PIECES, 4, row)) {
+    for (const other of sampled(PIECES, 8, row)) {
       for (const gap of ["\n", "\n\n"]) grow(`First.\n\n${one}${gap}${other.slice(0, 20)}`, one.length + 8);
     }
   }

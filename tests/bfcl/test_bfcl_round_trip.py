@@ -16,8 +16,8 @@ from windlass.emulation.parser.render import TEMPLATES
 
 pytestmark = pytest.mark.sweep
 
-EVERY = 1 if WHOLE_BFCL else 16
-EVERY_IN_PIECES = 10 if WHOLE_BFCL else 80
+EVERY = 1 if WHOLE_BFCL else 40
+EVERY_IN_PIECES = 10 if WHOLE_BFCL else 120
 
 # fmt: off
 WANTED = {

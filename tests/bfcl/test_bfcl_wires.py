@@ -22,7 +22,7 @@ from windlass.gateway.config import ModelConfig, ServerConfig
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, call, calls
 
-EVERY = 1 if WHOLE_BFCL else 60
+EVERY = 1 if WHOLE_BFCL else 120
 PARTS = 8 if WHOLE_BFCL else 1
 """How many tests share the cases of a wire, so that several processes run them."""
 

@@ -157,6 +157,7 @@ def test_models_lists_models(here: Path) -> None:
     assert "openai/" in done("models")
 
 
+@pytest.mark.whole("test_demo, whose `make run` starts the same command")
 @real_use_of("demo")
 @pytest.mark.usefixtures("here")
 def test_demo_serves_the_embedded_model(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
@@ -194,6 +195,7 @@ def test_worker_offers_its_tools(here: Path, nats: str) -> None:
         pass
 
 
+@pytest.mark.whole("test_mcp_command, which starts the same command")
 @real_use_of("mcp")
 def test_mcp_answers_on_stdin_and_stdout(here: Path) -> None:
     body = {

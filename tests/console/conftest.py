@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest_asyncio
 from playwright.async_api import async_playwright
-from tests.console.stage import SharedContext, Stage
+from tests.console.stage import SharedContexts, Stage
 from tests.support.browsing import HEADLESS, LEAN
 
 from windlass.testing import Script
@@ -17,16 +17,16 @@ StageOf = Callable[..., Awaitable[Stage]]
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="package")
-async def browser() -> AsyncIterator[SharedContext]:
+async def browser() -> AsyncIterator[SharedContexts]:
     async with async_playwright() as playwright:
         flags = [*LEAN, "--js-flags=--expose-gc", "--enable-precise-memory-info"]
         browser = await playwright.chromium.launch(executable_path=HEADLESS, args=flags)
-        yield SharedContext(browser)
+        yield SharedContexts(browser)
         await browser.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def stage_of(browser: SharedContext, tmp_path: Path) -> AsyncIterator[StageOf]:
+async def stage_of(browser: SharedContexts, tmp_path: Path) -> AsyncIterator[StageOf]:
     """Raises stages: `await stage_of([call("f"), "done"], kept=False, max_rounds=3)`.
 
     The options are those of `Stage.raised`. Without `kept`, the gateway stores no runs and has no

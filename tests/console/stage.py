@@ -37,7 +37,7 @@ __all__ = [
     "MODEL",
     "PHONE",
     "Pages",
-    "SharedContext",
+    "SharedContexts",
     "Stage",
     "ask",
     "card",
@@ -84,47 +84,50 @@ async def new_context(browser: Browser, **options: Any) -> BrowserContext:
     return context
 
 
-class SharedContext:
-    """A browser context for one test after another, at a third less CPU time than a new one.
+class SharedContexts:
+    """Browser contexts for one test after another, at a third less CPU time than new ones.
 
-    The process of its pages stays, because a page without any script stays open. The tests have
-    different origins, so no test finds data that another has stored.
+    The process of a context's pages stays, because a page without any script stays open. The tests
+    have different origins, so no test finds data that another has stored.
     """
 
     def __init__(self, browser: Browser) -> None:
         self.browser = browser
-        self._context: BrowserContext | None = None
-        self._origins: set[str] = set()
-        self._is_lent = False
+        self._free: dict[str, list[BrowserContext]] = {}
+        """The contexts that are not lent, by their options."""
+        self._seen: dict[BrowserContext, set[str]] = {}
+        """The origins whose pages were open in a context."""
 
-    async def lend(self, origin: str) -> BrowserContext | None:
-        """The context, unless it is lent or has seen the origin before."""
-        if self._is_lent or origin in self._origins:
-            return None
-        if self._context is None:
-            self._context = await new_context(self.browser)
-            await (await self._context.new_page()).goto(f"{origin}/health/live")
-        self._is_lent = True
-        self._origins.add(origin)
-        return self._context
+    async def lend(self, origin: str, **options: Any) -> BrowserContext:
+        """A context with these options that has seen no page of the origin."""
+        free = self._free.setdefault(str(sorted(options.items())), [])
+        context = next((each for each in free if origin not in self._seen[each]), None)
+        if context is None:
+            context = await new_context(self.browser, **options)
+            await (await context.new_page()).goto(f"{origin}/health/live")
+            self._seen[context] = set()
+        else:
+            free.remove(context)
+        self._seen[context].add(origin)
+        return context
 
-    async def take_back(self, context: BrowserContext) -> None:
+    async def take_back(self, context: BrowserContext, **options: Any) -> None:
         """Closes the pages of a test, and ends its changes to the context."""
         for page in context.pages[1:]:
             await page.close()
         await context.clear_permissions()
         await context.set_offline(False)
-        self._is_lent = False
+        self._free[str(sorted(options.items()))].append(context)
 
 
 class Pages:
     """The pages of one test, at one origin, under one watch."""
 
-    def __init__(self, shared: SharedContext, origin: str) -> None:
+    def __init__(self, shared: SharedContexts, origin: str) -> None:
         self.origin = origin
         self.watch = Watch(origin)
         self._shared = shared
-        self._lent: BrowserContext | None = None
+        self._lent: list[tuple[BrowserContext, dict[str, Any]]] = []
         self._contexts: list[BrowserContext] = []
 
     async def context(self, **options: Any) -> BrowserContext:
@@ -142,11 +145,13 @@ class Pages:
     ) -> Page:
         """A page at that address, in another context than the test's other pages.
 
-        `viewport=PHONE`, `color_scheme="dark"` and the like make a new context.
+        `viewport=PHONE`, `color_scheme="dark"` and the like are options of that context.
         """
-        if context is None and not options:
-            context = await self._borrowed()
-        page = await (context or await self.context(**options)).new_page()
+        if context is None:
+            context = await self._shared.lend(self.origin, **options)
+            self._lent.append((context, options))
+            self.watch.begin(context)
+        page = await context.new_page()
         await self.goto(page, path)
         return page
 
@@ -154,28 +159,20 @@ class Pages:
         """Opens a path of the gateway, or a whole address."""
         await page.goto(self.origin + path if path.startswith("/") else path)
 
-    async def _borrowed(self) -> BrowserContext | None:
-        if self._lent is not None:
-            return None
-        if lent := await self._shared.lend(self.origin):
-            self._lent = lent
-            self.watch.begin(lent)
-        return lent
-
     async def aclose(self) -> None:
         """Closes the pages. Raises `AssertionError` if anything was wrong with them."""
         for context in self._contexts:
             await context.close()
-        if self._lent is not None:
-            await self._shared.take_back(self._lent)
-            self.watch.end(self._lent)
+        for context, options in self._lent:
+            await self._shared.take_back(context, **options)
+            self.watch.end(context)
         assert self.watch.problems == []
 
 
 class Stage(Pages):
     """A gateway in this process, so that a test can hold its tools, and the pages on it."""
 
-    def __init__(self, shared: SharedContext, serving: Serving, tools: Toolbox) -> None:
+    def __init__(self, shared: SharedContexts, serving: Serving, tools: Toolbox) -> None:
         super().__init__(shared, serving.root_url)
         self.serving = serving
         self.tools = tools
@@ -183,7 +180,7 @@ class Stage(Pages):
     @classmethod
     async def raised(
         cls,
-        shared: SharedContext,
+        shared: SharedContexts,
         script: Script[ModelRequest],
         *,
         runs: Path | None,

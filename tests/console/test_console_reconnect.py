@@ -10,7 +10,7 @@ from tests.console.stage import (
     IN_ONE_BROWSER,
     MODEL,
     Pages,
-    SharedContext,
+    SharedContexts,
     ask,
     card,
     ended,
@@ -42,7 +42,7 @@ async def started(gateway: GatewayProcess) -> str:
 
 
 async def test_a_page_continues_by_itself_when_its_gateway_is_killed_while_tools_run(
-    browser: SharedContext, tmp_path: Path
+    browser: SharedContexts, tmp_path: Path
 ) -> None:
     with FakeOpenAI([BOTH, "The sea is there."]) as model:
         async with gateway_process(tmp_path, model.base_url) as gateway:
@@ -71,7 +71,7 @@ async def test_a_page_continues_by_itself_when_its_gateway_is_killed_while_tools
 
 
 async def test_a_chat_drops_what_was_said_when_its_gateway_is_killed_while_the_model_talks(
-    browser: SharedContext, tmp_path: Path
+    browser: SharedContexts, tmp_path: Path
 ) -> None:
     with FakeOpenAI([slow("Half of an answer", after=2), "A whole answer.", "And more."]) as model:
         async with gateway_process(tmp_path, model.base_url) as gateway:

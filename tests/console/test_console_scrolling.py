@@ -113,11 +113,11 @@ async def test_every_other_long_page_scrolls_inside_its_frame(stage_of: StageOf)
     stage = await stage_of(script, more_tools=[numbered_tool(number) for number in range(40)])
     run_id = await stage.start("The first question.")
     await ended(await stage.open(f"/runs/{run_id}"))
-    for number in range(30):
+    for number in range(24):
         await stage.start(f"Question {number}.")
     pages = {
         f"/runs/{run_id}": "Paragraph 39",
-        "/runs": "Question 29.",
+        "/runs": "Question 23.",
         "/tools": "tool_39",
         "/tools/get_weather": "12 calls",
         "/replay": "Replay",

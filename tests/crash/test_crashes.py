@@ -31,7 +31,7 @@ from windlass.testing import FakeOpenAI
 
 pytestmark = pytest.mark.process
 
-KILLS = int(os.environ.get("WINDLASS_CRASH_KILLS", 10 if WHOLE else 4))
+KILLS = int(os.environ.get("WINDLASS_CRASH_KILLS", 10 if WHOLE else 3))
 LONG_SHARE = 0.1 if KILLS > 50 else 0.0
 """Of the pauses that are longer than SQLite waits for a lock: in long drills only."""
 SEED = int(os.environ.get("WINDLASS_CRASH_SEED", "0")) or random.randrange(1, 10**6)

@@ -23,7 +23,7 @@ from windlass.testing import FakeOpenAI
 
 pytestmark = pytest.mark.process
 
-KILLS = int(os.environ.get("WINDLASS_FLEET_KILLS", 10 if WHOLE else 4))
+KILLS = int(os.environ.get("WINDLASS_FLEET_KILLS", 10 if WHOLE else 2))
 CLUSTER_KILLS = int(os.environ.get("WINDLASS_CLUSTER_KILLS", "1"))
 """A single kill hits the leader; of many kills, some do."""
 LONG_SHARE = 0.2 if KILLS > 50 else 0.0

@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import async_playwright, expect
 from scripts import site_check
 from tests.console.axe import axe
-from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Pages, SharedContext
+from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Pages, SharedContexts
 from tests.support.browsing import FLAGS, HEADLESS
 
 SITE = Path(os.environ.get("WINDLASS_SITE", ""))
@@ -70,10 +70,10 @@ def address() -> Iterator[str]:
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def browser() -> AsyncIterator[SharedContext]:
+async def browser() -> AsyncIterator[SharedContexts]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=HEADLESS, args=FLAGS)
-        yield SharedContext(browser)
+        yield SharedContexts(browser)
         await browser.close()
 
 
@@ -83,7 +83,7 @@ async def browser() -> AsyncIterator[SharedContext]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", ["desk", "phone"])
 async def test_no_page_has_barriers(
-    browser: SharedContext, address: str, size: str, scheme: str
+    browser: SharedContexts, address: str, size: str, scheme: str
 ) -> None:
     """axe-core finds none, nothing is loaded from elsewhere, and no page is wider than a phone."""
     viewport = DESK if size == "desk" else PHONE
@@ -106,7 +106,7 @@ async def test_no_page_has_barriers(
 @pytest.mark.process
 @IN_ONE_BROWSER
 async def test_the_search_finds_a_page_without_a_server(
-    browser: SharedContext, address: str
+    browser: SharedContexts, address: str
 ) -> None:
     pages = Pages(browser, address)
     page = await pages.open("/")
@@ -120,7 +120,7 @@ async def test_the_search_finds_a_page_without_a_server(
 @pytest.mark.process
 @IN_ONE_BROWSER
 async def test_the_three_tabs_of_the_first_page_change_its_content(
-    browser: SharedContext, address: str
+    browser: SharedContexts, address: str
 ) -> None:
     pages = Pages(browser, address)
     page = await pages.open("/")

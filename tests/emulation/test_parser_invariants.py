@@ -64,7 +64,7 @@ def pieces(text: str, seed: int) -> Iterator[str]:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("format", sorted(FORMATS))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(calls=called, seed=st.integers(0, 99), prose=st.sampled_from(["", "Let me see. ", "Hm:\n"]))
 def test_any_split_of_a_text_gives_the_same_result(
     format: str, calls: list[Any], seed: int, prose: str
@@ -188,6 +188,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_is_parsed_to_its_end(name: str) -> None:
     text = HOSTILE[name]

@@ -268,13 +268,11 @@ IN_BOTH_MODES = (
 
 SAMPLED = {
     ("escapes", "native"),
-    ("levels", "native"),
     ("a wide schema", "emulated"),
     ("a result of brackets", "emulated"),
     ("braces at once", "blocking"),
     ("calls", "streamed"),
     ("a result of rows", "in memory"),
-    ("a long answer", "in a log"),
 }
 
 

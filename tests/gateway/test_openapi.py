@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 from starlette.routing import Route
 from tests.support.serving import Serving, config_of
-from tests.support.thoroughness import QUICK, examples
+from tests.support.thoroughness import WHOLE, examples
 
 from windlass.events import RunEvent, TextDelta
 from windlass.gateway.app import create_app
@@ -274,7 +274,7 @@ def check(
     operation = schema[path][method]
 
     @settings(
-        max_examples=2 if QUICK else examples(3),
+        max_examples=examples(3) if WHOLE else 2,
         derandomize=True,
         database=None,
         deadline=None,

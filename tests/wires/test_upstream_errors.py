@@ -104,6 +104,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.sweep
 @given(json_values | st.dictionaries(words, json_values), st.integers(400, 599))
 def test_no_body_breaks_it(value: Any, status: int) -> None:
     assert problem_of(status, {}, body(value)).message

@@ -1,6 +1,5 @@
 """`/v1/conversations`: their items, with and without runs, and the same chats elsewhere."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 from openai import AsyncOpenAI
 from tests.support.asgi import Answer, post, request
 from tests.support.responding import is_stored, posted, respond, run_count, stream
-from tests.support.restarting import SERVED, Place, Places, places_on
+from tests.support.restarting import SERVED, Place, Places
 from tests.support.serving import Serving, config_of
 from tests.support.talking import Body
 
@@ -17,17 +16,6 @@ from windlass.testing import Gate, ScriptedModel, call, refuse, say, slow
 
 PATH = "/v1/conversations"
 WEATHER = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def places(file: Path) -> AsyncIterator[Places]:
-    async with places_on(file) as places:
-        yield places
 
 
 def user(text: str) -> Body:

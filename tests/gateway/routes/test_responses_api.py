@@ -1,7 +1,6 @@
 """`/v1/responses`: answers, stored responses, continued conversations and errors."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from tests.support.responding import (
     text_of,
     types,
 )
-from tests.support.restarting import SERVED, Place, Places, places_on
+from tests.support.restarting import SERVED, Place, Places
 from tests.support.serving import config_of
 from tests.support.talking import Body
 
@@ -38,17 +37,6 @@ WEATHER = {
 }
 PATCH = {"type": "custom", "name": "apply_patch"}
 SPACE = {"type": "namespace", "name": "files", "description": "", "tools": [WEATHER]}
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def places(file: Path) -> AsyncIterator[Places]:
-    async with places_on(file) as places:
-        yield places
 
 
 def user(text: str) -> Body:

@@ -4,7 +4,7 @@ stored."""
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from tests.support.responding import (
     stream,
     text_of,
 )
-from tests.support.restarting import SERVED, Place, Places, places_on
+from tests.support.restarting import SERVED, Place, Places
 from tests.support.serving import Serving
 from tests.support.talking import SECONDS, Body
 
@@ -95,17 +95,6 @@ def remote() -> Iterator[Remote]:
     remote = Remote()
     yield remote
     remote.stop()
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def places(file: Path) -> AsyncIterator[Places]:
-    async with places_on(file) as places:
-        yield places
 
 
 def open_to(places: Places, *hosts: str, script: Any = ()) -> Place:

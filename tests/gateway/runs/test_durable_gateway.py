@@ -5,7 +5,6 @@ A new gateway on the same file simulates a restart, and two gateways on one file
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from tests.support.restarting import (
     data,
     erase,
     names,
-    places_on,
 )
 from tests.support.serving import config_of
 from tests.support.talking import SECONDS, asking, function
@@ -39,17 +37,6 @@ KEYS = (KeyConfig(name="web", hash=WEB_HASH), KeyConfig(name="other", hash=OTHER
 TEXT = "One two three."
 
 streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def places(file: Path) -> AsyncIterator[Places]:
-    async with asyncio.timeout(30), places_on(file) as places:
-        yield places
 
 
 async def test_an_ended_run_is_identical_after_a_restart(places: Places) -> None:

@@ -2,13 +2,12 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from tests.support.asgi import post, request
-from tests.support.restarting import SERVED, Place, Places, content, names, places_on
+from tests.support.restarting import SERVED, Place, Places, content, names
 from tests.support.talking import asking
 
 from windlass.errors import RunNotFound, StorageError
@@ -22,17 +21,6 @@ from windlass.testing import Gate, call, slow
 TEXT = "One two three."
 
 streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def places(file: Path) -> AsyncIterator[Places]:
-    async with asyncio.timeout(30), places_on(file) as places:
-        yield places
 
 
 async def test_a_lasting_error_of_resuming_runs_is_logged_once(

@@ -15,7 +15,7 @@ import pytest
 from tests.runs.test_sqlite_faults import locked, make_room
 from tests.support.asgi import post, request
 from tests.support.broken_files import fill
-from tests.support.restarting import Place, Places, content, data, names, places_on
+from tests.support.restarting import Place, Places, content, data, names
 from tests.support.serving import config_of
 from tests.support.talking import Body, asking
 
@@ -65,17 +65,6 @@ class Tools:
                 self.cancelled.set()
 
         return (fetch, pay, wait)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def places(file: Path) -> AsyncIterator[Places]:
-    async with asyncio.timeout(30), places_on(file) as places:
-        yield places
 
 
 @pytest.fixture(autouse=True)

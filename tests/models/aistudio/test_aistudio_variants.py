@@ -12,8 +12,8 @@ from windlass.testing.script import Stepper
 
 pytestmark = IN_ONE_BROWSER
 
-SAMPLE = (5, 33)
-"""Shadow roots, and turns that are drawn again with new ids."""
+SAMPLE = 1380
+"""Renamed classes, shadow roots, and turns that are drawn again with new ids."""
 ALL = range(60)
 FAILING = {
     10: "covers the page",
@@ -38,10 +38,9 @@ async def outcome_of(chromium: Chromium, seed: int) -> TrialResult:
             await model.aclose()
 
 
-@pytest.mark.parametrize("seed", SAMPLE)
-async def test_a_variant_that_can_be_read_is_answered(chromium: Chromium, seed: int) -> None:
-    outcome = await outcome_of(chromium, seed)
-    assert outcome == TrialResult("answered"), variant_of(seed).name
+async def test_a_variant_that_can_be_read_is_answered(chromium: Chromium) -> None:
+    outcome = await outcome_of(chromium, SAMPLE)
+    assert outcome == TrialResult("answered"), variant_of(SAMPLE).name
 
 
 async def test_a_variant_that_cannot_be_read_is_an_error_that_names_the_cause(
@@ -52,7 +51,7 @@ async def test_a_variant_that_cannot_be_read_is_an_error_that_names_the_cause(
 
 
 @pytest.mark.whole("the tests above, with two of the variants")
-@pytest.mark.parametrize("seed", [seed for seed in ALL if seed not in SAMPLE])
+@pytest.mark.parametrize("seed", ALL)
 async def test_no_variant_has_a_wrong_or_an_empty_answer(chromium: Chromium, seed: int) -> None:
     outcome = await outcome_of(chromium, seed)
     assert outcome.kind != "wrong", f"{variant_of(seed).name}: {outcome.detail}"
