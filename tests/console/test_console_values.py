@@ -113,7 +113,8 @@ async def test_a_long_text_among_values_has_a_box_that_scrolls(stage_of: StageOf
         """Writes a file."""
         return {"name": name, "text": text}
 
-    stage = await stage_of([call("write", name="a.txt", text="line\n" * 900)], more_tools=[write])
+    writing = call("write", name="a.txt", text="line\n" * 900)
+    stage = await stage_of([writing, "Written."], more_tools=[write])
     page = await stage.open(f"/runs/{await stage.start()}")
     await ended(page)
     shown = card(page, "write")
