@@ -107,6 +107,13 @@ async def test_an_object_with_objects_is_json_as_a_result_and_named_as_arguments
     await expect(shown.locator("pre")).to_contain_text('"tea": 2')
 
 
+async def test_a_call_without_arguments_says_so(stage_of: StageOf) -> None:
+    stage = await stage_of([call("crash"), "It failed."])
+    page = await stage.open(f"/runs/{await stage.start()}")
+    await ended(page)
+    await expect(card(page, "crash").get_by_text("No arguments.")).to_be_visible()
+
+
 async def test_a_long_text_among_values_has_a_box_that_scrolls(stage_of: StageOf) -> None:
     @tool
     def write(name: str, text: str) -> dict[str, str]:
