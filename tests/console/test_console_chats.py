@@ -231,6 +231,25 @@ async def test_a_message_is_queued_while_a_run_is_active_and_sent_after_it(
     assert model.conversation[-1] == ("user", "Thanks!")
 
 
+async def test_escape_in_the_search_leaves_it_and_stops_no_run(stage_of: StageOf) -> None:
+    stage = await stage_of([call("get_weather", city="Rome"), "Sunny."])
+    rome = stage.tools.hold("Rome")
+    page = await stage.open("/")
+    await ask(page, "Weather?")
+    await rome.reached.wait()
+    search = page.get_by_role("searchbox", name="Search chats")
+    await page.keyboard.press("Control+k")
+    await expect(search).to_be_focused()
+    await page.keyboard.type("wea")
+    await page.keyboard.press("Escape")
+    await expect(search).to_have_value("")
+    await page.keyboard.press("Escape")
+    await expect(message_box(page)).to_be_focused()
+    rome.open()
+    await answered(page, 1)
+    await expect(page.locator(".run")).to_have_attribute("data-reason", "answer")
+
+
 async def test_a_stop_gives_queued_messages_back(stage_of: StageOf) -> None:
     stage = await stage_of(Listening(call("get_weather", city="Rome"), "Sunny."))
     rome = stage.tools.hold("Rome")

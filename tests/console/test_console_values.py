@@ -107,6 +107,33 @@ async def test_an_object_with_objects_is_json_as_a_result_and_named_as_arguments
     await expect(shown.locator("pre")).to_contain_text('"tea": 2')
 
 
+async def test_a_call_without_arguments_says_so(stage_of: StageOf) -> None:
+    stage = await stage_of([call("crash"), "It failed."])
+    page = await stage.open(f"/runs/{await stage.start()}")
+    await ended(page)
+    await expect(card(page, "crash").get_by_text("No arguments.")).to_be_visible()
+
+
+async def test_a_long_text_among_values_has_a_box_that_scrolls(stage_of: StageOf) -> None:
+    @tool
+    def write(name: str, text: str) -> dict[str, str]:
+        """Writes a file."""
+        return {"name": name, "text": text}
+
+    writing = call("write", name="a.txt", text="line\n" * 900)
+    stage = await stage_of([writing, "Written."], more_tools=[write])
+    page = await stage.open(f"/runs/{await stage.start()}")
+    await ended(page)
+    shown = card(page, "write")
+    for label in ("Arguments", "Result"):
+        await shown.get_by_text(label).click()
+    await expect(shown.get_by_role("button", name="Copy text")).to_have_count(2)
+    await expect(shown.locator(".fields pre")).to_have_count(2)
+    for box in await shown.locator(".fields pre").all():
+        assert await box.evaluate("box => box.scrollHeight > box.clientHeight")
+    await axe(page)
+
+
 async def test_an_image_in_a_result_is_seen_without_opening_it(stage_of: StageOf) -> None:
     @tool
     def draw(title: str) -> dict[str, Any]:

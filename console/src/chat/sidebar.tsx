@@ -11,6 +11,7 @@ import { api, refusal } from "../wire/api";
 import type { Chat } from "../wire/types";
 import { chats, deleteChat, renameChat, storesChats } from "./chats";
 import { startNewChat } from "./conversation";
+import { focusEditor } from "./focus";
 import { dateGroup } from "./time";
 
 const STEP = 100;
@@ -57,7 +58,7 @@ export function Sidebar({ here, open }: SidebarProps) {
           ×
         </button>
       </div>
-      {storesChats.value && <SearchField />}
+      {storesChats.value && <SearchField inDrawer={open.value} />}
       {searching && found.value?.length === 0 && <p class="hint">No matching chats.</p>}
       {groupsOf(listed.slice(0, most.value), searching).map(([name, group]) => (
         <section key={name} aria-label={name}>
@@ -88,11 +89,13 @@ function groupsOf(listed: readonly Chat[], searching: boolean): [string, Chat[]]
   return [...groups];
 }
 
-function SearchField() {
+function SearchField({ inDrawer }: { inDrawer: boolean }) {
   const key = (event: KeyboardEvent) => {
-    if (event.key !== "Escape" || !search.value) return;
+    if (event.key !== "Escape" || (inDrawer && !search.value)) return;
+    // Otherwise Escape would stop the run.
     event.preventDefault();
-    search.value = "";
+    if (search.value) search.value = "";
+    else focusEditor();
   };
   return (
     <input

@@ -48,11 +48,11 @@ interface Field {
   isDefault?: boolean;
 }
 
-/** A longer value has a box of its own, if the list has room for boxes. */
+/** A longer value has a box of its own, which scrolls. */
 const MAX_INLINE = 200;
 
 /** A list of names and values. */
-export function Fields({ fields, label, boxes = false }: { fields: readonly Field[]; label?: string; boxes?: boolean }) {
+export function Fields({ fields, label }: { fields: readonly Field[]; label?: string }) {
   return (
     <dl class="fields" aria-label={label}>
       {fields.map(({ name, value, description, isDefault }) => {
@@ -61,7 +61,7 @@ export function Fields({ fields, label, boxes = false }: { fields: readonly Fiel
           <div key={name} data-default={isDefault}>
             <dt title={description}>{name}</dt>
             <dd>
-              {boxes && text.length > MAX_INLINE ? <Value value={value} label={name} /> : typeof value === "object" ? <code>{text}</code> : text}
+              {text.length > MAX_INLINE ? <Value value={value} label={name} /> : typeof value === "object" ? <code>{text}</code> : text}
               {isDefault && <span class="hint"> default</span>}
             </dd>
           </div>

@@ -110,7 +110,7 @@ function ArgumentList({ call, info }: { call: CallView; info: ToolInfo | undefin
   if (!given) return <Value value={call.input} label="Arguments" />;
   const all = withDefaults(info?.parameters ?? {}, given);
   if (!all.length) return <p class="hint">No arguments.</p>;
-  return <Fields fields={all} label="Arguments" boxes />;
+  return <Fields fields={all} label="Arguments" />;
 }
 
 /** The time until the call is denied, if the model's limit is known. */

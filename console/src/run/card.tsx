@@ -3,7 +3,7 @@ import type { ReadonlySignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { Failure } from "../parts/failure";
-import { jsonOf, oneLine, withoutPictures } from "../parts/format";
+import { fieldsIn, oneLine, withoutPictures } from "../parts/format";
 import { Image, Value } from "../parts/value";
 import { askAgain, isAllowed } from "./allowed";
 import { ApprovalPanel } from "./approval";
@@ -103,7 +103,7 @@ function Input({ call }: { call: CallView }) {
     );
   }
   const value = argumentsOf(call) ?? call.input;
-  if (jsonOf(value) === "{}") return <p class="hint">No arguments.</p>;
+  if (typeof value === "object" && !fieldsIn(value)) return <p class="hint">No arguments.</p>;
   return (
     <Collapsible label="Arguments" preview={oneLine(value)}>
       {() => <Value value={value} named />}

@@ -31,22 +31,22 @@ export function ToolFold({ calls, finished, unfolded, children }: ToolFoldProps)
   const { label, trouble, names } = foldedCalls(calls);
   return (
     <>
-    <details
-      class="toolfold"
-      ref={place}
-      open={open}
-      data-finished={finished}
-      onClick={clicked}
-      onToggle={({ currentTarget: { open: shown } }) => shown !== open && setChosen(shown)}
-    >
-      <summary ref={line} hidden={!finished}>
-        <span>{label}</span>
-        {trouble && <span class="toolfold-trouble">{trouble}</span>}
-        <span class="toolfold-names">{names}</span>
-      </summary>
-      {children}
-    </details>
-    {!open && calls.flatMap(picturesOf).map((picture) => <Image picture={picture} />)}
+      <details
+        class="toolfold"
+        ref={place}
+        open={open}
+        data-finished={finished}
+        onClick={clicked}
+        onToggle={({ currentTarget: { open: shown } }) => shown !== open && setChosen(shown)}
+      >
+        <summary ref={line} hidden={!finished}>
+          <span>{label}</span>
+          {trouble && <span class="toolfold-trouble">{trouble}</span>}
+          <span class="toolfold-names">{names}</span>
+        </summary>
+        {children}
+      </details>
+      {!open && calls.flatMap(picturesOf).map((picture) => <Image picture={picture} />)}
     </>
   );
 }
