@@ -4,6 +4,9 @@ import { useEffect, useRef } from "preact/hooks";
 import { startNewChat } from "./chat/conversation";
 import { go, path } from "./router";
 
+/** Whether the device has a keyboard, as far as a browser knows: its pointer can hover. */
+export const hasKeyboard = !matchMedia("(hover: none)").matches;
+
 /** Whether the help sheet is open. */
 export const helpOpen = signal(false);
 /** Counts the requests to search: the chat page opens its drawer and focuses the search field. */
@@ -105,17 +108,20 @@ export function HelpSheet() {
       <p>
         Under an answer, <strong>Timeline</strong> shows how long each step took, and <strong>View run</strong> opens the whole record. <a href="/runs" onClick={close}>Runs</a> lists all runs, and <a href="/tools" onClick={close}>Tools</a> lists all tools.
       </p>
-      <h2>Keyboard shortcuts</h2>
-      <dl class="keys">
-        {KEYS.map(([keys, meaning]) => (
-          <div key={meaning}>
-            <dt>{keys.map((key, index) => <>{index > 0 && " + "}<kbd>{key}</kbd></>)}</dt>
-            <dd>{meaning}</dd>
-          </div>
-        ))}
-      </dl>
+      <section class="shortcuts">
+        <h2>Keyboard shortcuts</h2>
+        <dl class="keys">
+          {KEYS.map(([keys, meaning]) => (
+            <div key={meaning}>
+              <dt>{keys.map((key, index) => <>{index > 0 && " + "}<kbd>{key}</kbd></>)}</dt>
+              <dd>{meaning}</dd>
+            </div>
+          ))}
+        </dl>
+        <p class="hint">On a Mac, use ⌘ instead of Ctrl.</p>
+      </section>
       <p class="hint">
-        On a Mac, use ⌘ instead of Ctrl. The API of this gateway is described at <a href="/openapi.json" target="_blank">/openapi.json</a>.
+        The API of this gateway is described at <a href="/openapi.json" target="_blank">/openapi.json</a>.
       </p>
     </dialog>
   );

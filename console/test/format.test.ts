@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { beginning, pictureOf, sizeOf, textOf, withoutPictures } from "../src/parts/format";
+import { beginning, isFlat, oneLine, pictureOf, shownOf, sizeOf, textOf, withoutPictures } from "../src/parts/format";
+import { completed, objectIn, writtenSoFar } from "../src/run/payload";
 
 test("a string is shown as it is, and other values as JSON in lines", () => {
   assert.equal(textOf("a\nb"), "a\nb");
@@ -38,4 +39,36 @@ test("the bytes of images are left out of the text beside them", () => {
 test("signs that turn the writing round are seen in JSON", () => {
   assert.equal(textOf({ payee: "\u202eAnn" }), '{\n  "payee": "\\u202eAnn"\n}');
   assert.deepEqual(JSON.parse(textOf(["\u2066a\u2069"])), ["\u2066a\u2069"]);
+});
+
+test("a text beside its name has quotes only if it would look like something else", () => {
+  for (const plain of ["Paris", "two\nlines", "2 litres", 'the "best" one', "C:\\users", "مرحبا"]) assert.equal(shownOf(plain), plain);
+  for (const other of ["", " Paris", "7", "true", "null", "{}", "\u0007", "a\u200bb"]) assert.equal(shownOf(other), JSON.stringify(other));
+  assert.equal(shownOf("\u202eAnn"), '"\\u202eAnn"');
+  assert.equal(shownOf(7), "7");
+  assert.equal(shownOf(["a"]), '["a"]');
+});
+
+test("an object on one line is its names and values", () => {
+  assert.equal(oneLine({ city: "Paris", nights: 2, in: null }), "city: Paris, nights: 2, in: null");
+  assert.equal(oneLine({ text: "a\n  b" }), "text: a b");
+  assert.equal(oneLine({}), "{}");
+  assert.equal(oneLine([1, 2]), "[1,2]");
+  assert.deepEqual([1, "a", null, [], ["a", 1]].map(isFlat), [true, true, true, true, true]);
+  assert.deepEqual([{}, [{}], [[]]].map(isFlat), [false, false, false]);
+});
+
+test("arguments that are being written are shown as far as they are complete", () => {
+  const whole = '{"city": "Paris, \\"Texas\\"", "days": [1, 2], "more": {"a": {"b": 1}}, "on": true}';
+  for (let end = 1; end <= whole.length; end++) {
+    const part = completed(whole.slice(0, end));
+    assert.equal(part === "" || objectIn(part) !== undefined, true);
+  }
+  assert.equal(writtenSoFar('{"city": "Par', 100), "city: Par");
+  assert.equal(writtenSoFar('{"city": "Paris", "day', 100), "city: Paris");
+  assert.equal(writtenSoFar('{"city": "Paris", "days": 2', 100), "city: Paris\ndays: 2");
+  assert.equal(writtenSoFar('{"ci', 100), "");
+  assert.equal(writtenSoFar('{"text": "a long text', 4), "text");
+  const long = `{"text": "${"a".repeat(30_000)}`;
+  assert.equal(writtenSoFar(long, 10), "a".repeat(10));
 });

@@ -330,6 +330,9 @@ def options_page() -> str:
         "`generate`, `stream`, `start` and `chat` take these options. A client takes them too: "
         "they are the defaults of its runs. [The loop](../loop.md) explains them.\n",
         table(head, rows("client.options.RunOptions")),
+        "\n## Arguments of one call\n",
+        "`generate`, `stream` and `start` also take:\n",
+        table(head, rows("client.request.CallOptions", leave_out=run)),
         "\n## Options of a client\n",
         "`Client` and `AsyncClient` also take:\n",
         table(head, rows("client.options.ClientOptions", leave_out=run)),

@@ -260,6 +260,7 @@ _PART_TYPES: tuple[type[Part], ...] = (
     FunctionResponse,
     Opaque,
 )
+_KNOWN_PARTS = frozenset[type[Any]](_PART_TYPES)
 
 
 class Message(Struct, frozen=True, omit_defaults=True, dict=True):
@@ -280,7 +281,7 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True):
         if self.role not in _ROLES:
             msgspec.structs.force_setattr(self, "role", _role_from(self.role))
         parts = cast("tuple[Any, ...]", self.parts)
-        if type(parts) is not tuple or not all(isinstance(part, Part) for part in parts):
+        if type(parts) is not tuple or not _KNOWN_PARTS.issuperset(map(type, parts)):
             msgspec.structs.force_setattr(self, "parts", _parts_from(self.parts))
 
     @classmethod
@@ -304,19 +305,19 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @property
     def text(self) -> str:
-        return "".join(part.text for part in self.parts if isinstance(part, Text))
+        return "".join([part.text for part in self.parts if isinstance(part, Text)])
 
     @property
     def thoughts(self) -> str:
-        return "".join(part.text for part in self.parts if isinstance(part, Thought))
+        return "".join([part.text for part in self.parts if isinstance(part, Thought)])
 
     @property
     def calls(self) -> tuple[FunctionCall, ...]:
-        return tuple(part for part in self.parts if isinstance(part, FunctionCall))
+        return tuple([part for part in self.parts if isinstance(part, FunctionCall)])
 
     @property
     def responses(self) -> tuple[FunctionResponse, ...]:
-        return tuple(part for part in self.parts if isinstance(part, FunctionResponse))
+        return tuple([part for part in self.parts if isinstance(part, FunctionResponse)])
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain JSON values; `from_dict` is the inverse."""

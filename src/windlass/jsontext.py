@@ -481,26 +481,24 @@ def text_slices(text: str, size: int = STEP) -> Iterator[str]:
 
 def is_larger(value: object, size: int) -> bool:
     """Whether the value has more than about `size` characters as JSON. Stops counting there."""
-    waiting = [value]
+    waiting: list[Any] = [value]
     while waiting:
         each = waiting.pop()
         size -= _NODE_WEIGHT
-        kind = type(each)  # comparing it is much faster than `isinstance` with a union
+        kind = each.__class__  # comparing it is much faster than `isinstance` with a union
         if kind is str:
-            size -= len(cast("str", each))
+            size -= len(each)
         elif kind in _SCALARS:
             pass
-        elif kind is dict or isinstance(each, dict):
-            fields = cast("dict[Any, Any]", each)
-            size -= _NODE_WEIGHT * len(fields)
+        elif kind is dict or issubclass(kind, dict):
+            size -= _NODE_WEIGHT * len(each)
             if size >= 0:
-                waiting += fields.values()
-        elif isinstance(each, list | tuple):
-            items = cast("list[Any]", each)
-            size -= _NODE_WEIGHT * len(items)
+                waiting += each.values()
+        elif issubclass(kind, list | tuple):
+            size -= _NODE_WEIGHT * len(each)
             if size >= 0:
-                waiting += items
-        elif isinstance(each, str | bytes):
+                waiting += each
+        elif issubclass(kind, str | bytes):
             size -= len(each)
         if size < 0:
             return True

@@ -267,9 +267,9 @@ class Preparation(Struct, frozen=True):
 
 @runtime_checkable
 class WarmingModel(Protocol):
-    """A model that can read a prompt in advance, so that requests with the same start are fast."""
+    """A model that can read prompts in advance, so that requests with the same start are fast."""
 
-    async def warm(self, request: ModelRequest) -> None: ...
+    async def warm(self, *requests: ModelRequest) -> None: ...
 
 
 @runtime_checkable
@@ -281,7 +281,7 @@ class CachingModel(Protocol):
         ...
 
 
-async def warmed(model: Model, request: ModelRequest) -> None:
-    """Makes the model read the prompt in advance; does nothing for other models."""
+async def warmed(model: Model, *requests: ModelRequest) -> None:
+    """Makes the model read these prompts in advance; does nothing for other models."""
     if isinstance(model, WarmingModel):
-        await model.warm(request)
+        await model.warm(*requests)

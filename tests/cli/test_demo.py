@@ -357,8 +357,6 @@ def test_progress_lines_have_the_time_that_is_left(monkeypatch: pytest.MonkeyPat
         (1, WeightsProgress("reading", 100, 900)),
         (4, WeightsProgress("reading", 500, 900)),
         (4, WeightsProgress("reading", 900, 900)),
-        (1, WeightsProgress("reading", 100, 500)),
-        (4, WeightsProgress("reading", 300, 500)),
     ):
         now += seconds
         lines(progress)
@@ -369,7 +367,6 @@ def test_progress_lines_have_the_time_that_is_left(monkeypatch: pytest.MonkeyPat
         "Loading the model...",
         "Reading the instructions and tools...",
         "Reading the instructions and tools: 55 %, about 4 s left",
-        "Reading the instructions and tools: 60 %, about 4 s left",
         "Ready after 25 s. The first answer takes a few seconds.",
     ]
 

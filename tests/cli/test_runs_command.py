@@ -138,7 +138,11 @@ def test_the_list_says_how_each_run_stands(runs: Runs) -> None:
     half_said()
     with going([slow("One two.", after=1)]):
         running, cut, answered = json.loads(runs("list", "--json").out)
-    assert [each["state"] for each in (running, cut, answered)] == ["running", "cut off", "answer"]
+    assert [each["state"] for each in (running, cut, answered)] == [
+        "running",
+        "interrupted",
+        "answer",
+    ]
     assert (answered["rounds"], answered["usage"]["total_tokens"]) == (2, 30)
 
 

@@ -159,7 +159,7 @@ def test_a_killed_process_is_reported_and_its_run_resumes(upstream: Upstream, ru
         wait_for_tool(run_id)
         process.kill()
         read_lines_to(follower.stderr, f"`windlass runs resume {run_id}`")
-        assert listed(runs)[0]["state"] == "cut off"
+        assert listed(runs)[0]["state"] == "interrupted"
         resumed = runs("resume", *TOOLS)
         out, told = follower.communicate(timeout=120)
     assert (resumed.code, resumed.out) == (0, "All is well.\n")
@@ -183,7 +183,7 @@ def test_an_interrupted_resume_leaves_the_run_interrupted(upstream: Upstream, ru
     assert process.returncode == 130
     assert f"`windlass runs resume {run_id}` resumes it" in told
     assert "Traceback" not in told
-    assert listed(runs)[0]["state"] == "cut off"
+    assert listed(runs)[0]["state"] == "interrupted"
     assert runs("resume").out == "All is well.\n"
 
 

@@ -68,7 +68,7 @@ def test_only_the_named_runs_are_resumed(upstream: Upstream, resume: Resume) -> 
     upstream("I am second.")
     assert resume(second[:12]).code == 0
     [left] = json.loads(resume("--open", "--json", action="list").out)
-    assert (left["id"], left["state"]) == (first, "cut off")
+    assert (left["id"], left["state"]) == (first, "interrupted")
 
 
 def test_the_worst_end_is_the_exit_code(upstream: Upstream, resume: Resume) -> None:

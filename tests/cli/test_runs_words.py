@@ -266,7 +266,7 @@ def test_the_list_is_a_table_for_people_and_whole_for_programs() -> None:
         "run_b         2026-11-16 05:13:20  answer       2       openai/gpt-5-mini  Pay 5.\n"
     )
     first, second = list_json(runs)
-    assert (first["id"], first["state"], first["rounds"]) == (RUN, "cut off", None)
+    assert (first["id"], first["state"], first["rounds"]) == (RUN, "interrupted", None)
     assert (second["state"], second["rounds"]) == ("answer", 2)
     assert second["usage"]["total_tokens"] == 7
 

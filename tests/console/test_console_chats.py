@@ -10,6 +10,9 @@ from windlass.testing import call
 
 pytestmark = IN_ONE_BROWSER
 
+LINES = """element =>
+  Math.round(element.clientHeight / parseFloat(getComputedStyle(element).lineHeight))"""
+
 
 async def test_chats_are_listed_opened_and_deleted_after_a_question(stage_of: StageOf) -> None:
     stage = await stage_of(Listening("Yes."))
@@ -186,6 +189,22 @@ async def test_a_title_of_twenty_five_letters_is_whole_in_the_list(stage_of: Sta
     title = page.locator(".chats-title")
     await expect(title).to_have_text("Twenty-five letters here.")
     assert await title.evaluate("title => title.scrollWidth <= title.clientWidth")
+
+
+async def test_a_long_title_has_two_lines_in_the_list_and_above_the_chat(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of(Listening("Yes."))
+    long = "How do I get from the station to the old harbour on foot?"
+    await talked(stage, "one", long)
+    page = await stage.open("/chats/one", viewport=PHONE)
+    heading = page.get_by_role("heading", name=long)
+    await expect(heading).to_be_visible()
+    assert await heading.evaluate(LINES) == 2
+    await page.get_by_role("button", name="Chats", exact=True).click()
+    title = page.locator(".chats-title")
+    assert await title.evaluate(LINES) == 2
+    assert await title.evaluate("title => title.scrollHeight <= title.clientHeight + 1")
 
 
 async def test_a_message_is_queued_while_a_run_is_active_and_sent_after_it(

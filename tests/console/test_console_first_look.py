@@ -18,6 +18,16 @@ from windlass.testing import Gate, ScriptedModel, call, calls, refuse, say
 pytestmark = IN_ONE_BROWSER
 
 EXAMPLES = ("Weather in Rome?", "Two.", "Three.", "Four.", "One too many.")
+BARS = """chart => {
+  const { left, right, width } = chart.getBoundingClientRect();
+  const bars = [...chart.querySelectorAll("rect")].map((bar) => bar.getBoundingClientRect());
+  const third = width / bars.length;
+  const begins = (at) => left + at * third;
+  return bars.map((bar, at) => bar.left >= begins(at) && bar.right <= begins(at + 1));
+}"""
+"""Whether each bar is in its own part of the chart's width."""
+PLACE_OF_ANSWER = "run => getComputedStyle(run, '::after').height"
+"""The height of the grey lines where the answer will be."""
 COLOUR = "bubble => getComputedStyle(bubble).backgroundColor"
 
 
@@ -76,8 +86,10 @@ async def test_finished_tools_are_one_line_and_the_answer_comes_without_machiner
     await expect(card(page, "get_weather").nth(0)).to_be_hidden()
     await expect(card(page, "get_weather").nth(1)).to_be_visible()  # it is running
     await state_of(card(page, "get_weather").nth(1), "running")
+    assert await page.locator(".run").evaluate(PLACE_OF_ANSWER) == "60px"
     oslo.open()
     await ended(page)
+    assert await page.locator(".run").evaluate(PLACE_OF_ANSWER) == "auto"
     await expect(second).not_to_have_attribute("open", "")
     for machinery in (".waterfall", ".budget", ".ending"):
         await expect(page.locator(machinery)).to_have_count(0)
@@ -123,6 +135,8 @@ async def test_a_prompt_looks_the_same_in_the_chat_and_on_the_page_of_its_run(
         await page.get_by_role("link", name="View run").click()
         there = page.get_by_role("region", name="Prompt")
         await expect(there).to_have_text("Hello")
+        # The title does not repeat it.
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Run Done")
         assert await there.evaluate(COLOUR) == here
 
 
@@ -221,6 +235,10 @@ async def test_runs_are_found_by_date_and_content_and_have_charts(stage_of: Stag
     ).to_be_visible()
     cost = page.get_by_role("img", name=re.compile("^Cost in tokens of the last 3 runs"))
     await expect(cost.locator("rect")).to_have_count(3)
+    assert await cost.evaluate(BARS) == [True, True, True]
+    plot = page.locator(".chart").first
+    await expect(plot.locator(".chart-most")).to_have_text("30")
+    await expect(plot.locator(".chart-times span")).to_have_text([re.compile(r"\d\d:\d\d")] * 2)
     await expect(page.get_by_text("Failures by tool: 0")).to_be_visible()
     await expect(page.get_by_role("table", name="Failures by tool")).to_be_hidden()
     await expect(rows.first).to_be_in_viewport(ratio=1)  # the list is not pushed away

@@ -3,7 +3,7 @@
 from playwright.async_api import Page, expect
 from tests.console.axe import axe
 from tests.console.conftest import StageOf
-from tests.console.stage import IN_ONE_BROWSER, PHONE, Stage, ask, card, ended, state_of
+from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Stage, ask, card, ended, state_of
 
 from windlass.testing import Gate, call, calls, say, slow, think
 
@@ -140,6 +140,24 @@ async def test_every_other_page_is_for_everybody_and_fits_on_a_phone(stage_of: S
         await expect(page.get_by_role("main").get_by_text(shown).first).to_be_visible()
         await fits(page)
         await is_for_everybody(page)
+
+
+async def test_a_touch_screen_shows_no_keyboard_shortcuts_and_no_small_fields(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of("Hello.")
+    for options, shown in ((PHONES, False), ({"viewport": DESK}, True)):
+        page = await stage.open("/", **options)
+        await expect(page.get_by_text("Enter to send")).to_be_visible(visible=shown)
+        search = page.get_by_role("searchbox", name="Search chats", include_hidden=True)
+        words = "Search chats (Ctrl+K)" if shown else "Search chats"
+        await expect(search).to_have_attribute("placeholder", words)
+        await page.get_by_role("link", name="Help").first.click()
+        sheet = page.get_by_role("dialog", name="Help")
+        await expect(sheet.get_by_text("Ask a question.")).to_be_visible()
+        await expect(sheet.get_by_text("Keyboard shortcuts")).to_be_visible(visible=shown)
+        # A phone zooms in on a field with a text below 16 px.
+        await expect(search).to_have_css("font-size", "14px" if shown else "16px")
 
 
 async def test_a_phone_is_enough_to_approve_and_to_go_to_another_chat(stage_of: StageOf) -> None:

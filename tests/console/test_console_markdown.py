@@ -166,6 +166,10 @@ def mean(x):  # why
 - שלום עולם
 - עוד שורה
 
+| שם | ערך |
+|---|---|
+| א | 1 |
+
 ![A dot](PIXEL)
 
 [^1]: In *euros*.
@@ -183,6 +187,17 @@ BULLET_SIDE = """(list) => {
 }"""
 
 
+GAP = """(fraction) => {
+  const [above, below] = [...fraction.children].map((part) => {
+    const range = document.createRange();
+    range.selectNodeContents(part);
+    return range.getBoundingClientRect();
+  });
+  return below.top - above.bottom;
+}"""
+"""Pixels between the two parts of a fraction."""
+
+
 async def test_math_code_footnotes_images_and_right_to_left_lists_are_drawn(
     stage_of: StageOf,
 ) -> None:
@@ -198,6 +213,7 @@ async def test_math_code_footnotes_images_and_right_to_left_lists_are_drawn(
     box = await formula.locator("mfrac").bounding_box()
     assert box is not None
     assert box["height"] > 12  # it is drawn, one above the other
+    assert await formula.locator("mfrac").evaluate(GAP) > 0  # the parts do not touch the bar
     await expect(written.locator("mtd")).to_have_count(4)
     await expect(written.locator("p").first).to_contain_text("costs $5 or $6")
     keyword, comment = written.locator(".hl-kwd").first, written.locator(".hl-cmnt")
@@ -207,6 +223,10 @@ async def test_math_code_footnotes_images_and_right_to_left_lists_are_drawn(
     picture = written.get_by_alt_text("A dot")
     assert await picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
     assert await written.locator("ul").evaluate(BULLET_SIDE) == ["rtl", True, True]
+    cells = [await written.locator("th").nth(at).bounding_box() for at in (0, 1)]
+    assert cells[0]
+    assert cells[1]
+    assert cells[0]["x"] > cells[1]["x"]  # the first column is at the right
     await written.get_by_role("button", name="Footnote 1").click()
     await expect(written.locator(".md-note")).to_be_focused()
     await axe(page)

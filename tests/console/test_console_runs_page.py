@@ -53,7 +53,7 @@ async def test_each_run_says_what_it_was_and_what_it_took(stage_of: StageOf) -> 
     page = await stage.open("/runs")
     await expect(rows(page)).to_have_count(3)
     apples, divided, confused = (rows(page).nth(place) for place in range(3))
-    await expect(apples).to_contain_text("ended")
+    await expect(apples.locator(".runs-status")).to_have_text("Done")
     await expect(confused).to_contain_text("The model is confused.")
     await expect(confused.locator("[data-status=failed]")).to_be_visible()
     await expect(divided.get_by_role("cell").nth(5)).to_have_text("2")

@@ -130,7 +130,7 @@ async def _chat(stage: Stage, page: Page, shot: Shot) -> None:
 
     await ask(page, EXAMPLES[1])
     await expect(page.get_by_role("button", name="Approve")).to_be_visible()
-    await expect(page.locator(".arguments")).to_contain_text("nights")
+    await expect(page.locator(".fields")).to_contain_text("nights")
     await expect(page.locator(".approval-keys")).to_have_attribute("data-ready", "true")
     await shot("approval")
     await page.get_by_role("button", name="Approve").click()

@@ -170,7 +170,7 @@ async def test_signs_that_turn_the_writing_round_are_seen_by_who_approves(
     stage = await stage_of([call("pay", amount=5, payee="\u202ennA"), "Paid."])
     page = await stage.open(f"/runs/{await stage.start()}")
     await state_of(card(page, "pay"), "approval-requested")
-    await expect(card(page, "pay").locator(".arguments")).to_contain_text(r'payee"\u202ennA"')
+    await expect(card(page, "pay").locator(".fields")).to_contain_text(r'payee"\u202ennA"')
 
 
 async def test_a_model_that_says_nothing_is_said_to_have_said_nothing(stage_of: StageOf) -> None:

@@ -853,15 +853,15 @@ async def test_warming_reads_the_start_of_programs_and_of_questions_about_functi
     given: tuple[Message, ...],
 ) -> None:
     class Warming(SmallModel):
-        async def warm(self, request: ModelRequest) -> None:
-            warmed.append(request)
+        async def warm(self, *requests: ModelRequest) -> None:
+            warmed.append(requests)
 
-    warmed: list[ModelRequest] = []
+    warmed: list[tuple[ModelRequest, ...]] = []
     inner = Warming([PARIS, "Yes"])
     model = emulated_by_profile(inner)
     await model.warm(replace(question("Hi"), messages=given))  # pyright: ignore[reportAttributeAccessIssue]
     await events_of(model, question("Weather in Paris?"))
-    about, program = warmed
+    [(about, program)] = warmed
     assert about.messages[:-1] == inner.requests[1].messages[:-1]
     assert program.messages[:-1] == inner.requests[0].messages[:-1]
     begun, asked_later = (each.messages[-1].text for each in (program, inner.requests[0]))

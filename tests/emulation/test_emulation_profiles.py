@@ -196,8 +196,8 @@ async def test_markers_in_a_description_stay_quoted() -> None:
 @pytest.mark.parametrize("kind", [SmallModel, TinyModel])
 async def test_warming_reads_the_start_of_a_request(kind: type[SmallModel]) -> None:
     class Warming(kind):
-        async def warm(self, request: ModelRequest) -> None:
-            warmed.append(request)
+        async def warm(self, *requests: ModelRequest) -> None:
+            warmed.extend(requests)
 
     warmed: list[ModelRequest] = []
     inner = Warming([PROGRAM, "Yes"] if kind is SmallModel else [WORDS, "Hello!"])

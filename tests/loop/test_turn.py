@@ -107,6 +107,33 @@ def test_however_a_text_is_split_it_is_the_same_turn(pieces: list[str]) -> None:
     assert turn.message.parts == ((Text(whole),) if whole else ())
 
 
+PLAIN = st.builds(TextDelta, st.text(max_size=4))
+DELTAS = st.one_of(
+    PLAIN,
+    PLAIN,
+    st.builds(TextDelta, st.text(max_size=4), about=st.just({"model": "m"})),
+    st.builds(TextDelta, st.text(max_size=4), st.sampled_from(["sig", None])),
+    st.builds(TextDelta, st.text(max_size=4), logprobs=st.just({"content": [{"token": "a"}]})),
+    st.builds(ThoughtDelta, st.text(max_size=4)),
+)
+
+
+@given(st.lists(st.lists(DELTAS, min_size=1, max_size=4)))
+def test_texts_that_came_together_are_the_same_turn(batches: list[list[Any]]) -> None:
+    builder = TurnBuilder()
+    for batch in batches:
+        characters = builder.add_texts(batch)
+        if characters is None:
+            for event in batch:
+                builder.add(event)
+        else:
+            assert characters == sum(len(event.text) for event in batch)
+    builder.add(TurnEnded("stop"))
+    assert builder.turn() == built(
+        *(each for batch in batches for each in batch), TurnEnded("stop")
+    )
+
+
 def test_every_finish_reason_has_a_meaning() -> None:
     assert set(END_REASONS) == set(get_args(FinishReason))
 

@@ -6,6 +6,7 @@ import { alarm, announce } from "../announce";
 import { takesFocus, useFocusBack } from "../focus";
 import { go } from "../router";
 import { plural } from "../run/labels";
+import { hasKeyboard } from "../shortcuts";
 import { api, refusal } from "../wire/api";
 import type { Chat } from "../wire/types";
 import { chats, deleteChat, renameChat, storesChats } from "./chats";
@@ -99,7 +100,7 @@ function SearchField() {
       class="chats-search"
       aria-label="Search chats"
       aria-keyshortcuts="Control+K"
-      placeholder="Search chats (Ctrl+K)"
+      placeholder={hasKeyboard ? "Search chats (Ctrl+K)" : "Search chats"}
       value={search.value}
       onInput={(event) => (search.value = event.currentTarget.value)}
       onKeyDown={key}

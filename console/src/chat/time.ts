@@ -24,6 +24,13 @@ export function ago(time: number, now = serverNow()): string {
   return new Date(time * 1000).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 }
 
+/** The time of day, or the date if it is not today. */
+export function clockOf(time: number, now = serverNow()): string {
+  const date = new Date(time * 1000);
+  if (date.toDateString() !== new Date(now * 1000).toDateString()) return ago(time, Infinity);
+  return date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+}
+
 export function moment(time: number): string {
   return new Date(time * 1000).toLocaleString();
 }

@@ -8,10 +8,12 @@ import { useAnnounced } from "../run/announced";
 import { RunBody } from "../run/body";
 import { follow } from "../run/follow";
 import { Prompt } from "../run/prompt";
+import { Status } from "../runs/table";
 import { useTitle } from "../title";
 import { api, refusal, request } from "../wire/api";
 import { useNow } from "../wire/clock";
 import type { Run } from "../wire/types";
+import "../styles/runs.css";
 
 export function RunPage({ runId }: { runId: string }) {
   const followed = useMemo(() => follow(runId), [runId]);
@@ -27,7 +29,7 @@ export function RunPage({ runId }: { runId: string }) {
     <section class="page run-page">
       <header class="run-top">
         <div class="grow">
-          <h1>{run?.title || "Run"}</h1>
+          <h1 class="row">Run {run && <Status run={run} />}</h1>
           <p class="hint row">
             <span>{run?.model ?? view.model}</span>
             {view.startedAt > 0 && <time dateTime={new Date(view.startedAt * 1000).toISOString()}>{new Date(view.startedAt * 1000).toLocaleString()}</time>}

@@ -69,7 +69,7 @@ function FilterForm({ filters, runs }: { filters: Filters; runs: readonly Run[] 
           onInput={(event) => set({ q: event.currentTarget.value })}
         />
       </label>
-      <Choice label="Status" value={filters.status} options={STATUSES} onChange={(status) => set({ status })} />
+      <Choice label="Status" value={filters.status} options={Object.keys(STATUSES)} names={STATUSES} onChange={(status) => set({ status })} />
       <Choice label="Model" value={filters.model} options={served.map(({ id }) => id)} onChange={(model) => set({ model })} />
       <Choice label="Tool" value={filters.tool} options={[...tools, ...used]} onChange={(tool) => set({ tool })} />
       <DateField label="From" value={filters.from} onChange={(from) => set({ from })} />
@@ -78,7 +78,7 @@ function FilterForm({ filters, runs }: { filters: Filters; runs: readonly Run[] 
   );
 }
 
-function DateField({ label, value, onChange }: Omit<ChoiceProps, "options">) {
+function DateField({ label, value, onChange }: Omit<ChoiceProps, "options" | "names">) {
   return (
     <label>
       {label}
@@ -91,19 +91,21 @@ interface ChoiceProps {
   label: string;
   value: string;
   options: readonly string[];
+  /** What the options are called, if not by their own text. */
+  names?: Record<string, string>;
   onChange: (value: string) => void;
 }
 
 /** The options always include the current value, even if it no longer exists. */
-function Choice({ label, value, options, onChange }: ChoiceProps) {
+function Choice({ label, value, options, names = {}, onChange }: ChoiceProps) {
   const all = [...new Set(value ? [value, ...options] : options)].sort();
   return (
     <label>
       {label}
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        <option value="">any</option>
+        <option value="">Any</option>
         {all.map((option) => (
-          <option key={option} value={option}>{option}</option>
+          <option key={option} value={option}>{names[option] ?? option}</option>
         ))}
       </select>
     </label>

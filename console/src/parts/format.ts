@@ -14,11 +14,49 @@ export function textOf(value: unknown): string {
   return typeof value === "string" ? value : jsonOf(value, 2);
 }
 
-/** Escapes characters that change the text direction: they could disguise the arguments of a call that waits for approval. */
+/** Characters that change the text direction: they could disguise the arguments of a call that waits for approval. */
+const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** JSON in which characters that change the text direction are escaped. */
 export function jsonOf(value: unknown, indent = 0): string {
-  const turns = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
   const written = (sign: string) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  return (JSON.stringify(value, null, indent) ?? "").replace(turns, written);
+  return (JSON.stringify(value, null, indent) ?? "").replace(TURNS, written);
+}
+
+/** A value beside its name: a text without quotes, unless it would look like another value or have invisible characters. */
+export function shownOf(value: unknown, indent = 0): string {
+  return typeof value === "string" && isPlain(value) ? value : jsonOf(value, indent);
+}
+
+function isPlain(text: string): boolean {
+  if (!text || text !== text.trim() || /[^\P{C}\n\t]/u.test(text)) return false;
+  try {
+    JSON.parse(text);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+const MAX_LINE = 160;
+
+/** The beginning of a value on one line: "city: Paris, nights: 2" for an object. */
+export function oneLine(value: unknown): string {
+  const fields = fieldsIn(value);
+  const text = fields ? fields.map(([name, each]) => `${name}: ${shownOf(each)}`).join(", ") : shownOf(value);
+  return text.slice(0, MAX_LINE).replace(/\s+/g, " ");
+}
+
+/** The names and values of an object; undefined for any other value, and for an empty object. */
+export function fieldsIn(value: unknown): [name: string, value: unknown][] | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  const fields = Object.entries(value);
+  return fields.length ? fields : undefined;
+}
+
+/** Whether a value can be read beside its name: no object, and no list of objects or lists. */
+export function isFlat(value: unknown): boolean {
+  return typeof value !== "object" || value === null || (Array.isArray(value) && value.every((each) => typeof each !== "object" || each === null));
 }
 
 /** At most `length` characters, without splitting a surrogate pair. */

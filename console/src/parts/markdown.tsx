@@ -135,7 +135,7 @@ function listItem(item: Tokens.ListItem) {
 function Table({ table }: { table: Tokens.Table }) {
   const side = ({ align }: Tokens.TableCell) => (align ? `md-${align}` : undefined);
   return (
-    <div class="md-table" tabIndex={0}>
+    <div class="md-table" dir="auto" tabIndex={0}>
       <table>
         <thead>
           <tr>

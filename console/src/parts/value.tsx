@@ -3,14 +3,23 @@ import { useMemo, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { CopyButton } from "./code";
 import { download } from "./download";
-import { FIRST_SHOWN, MAX_SHOWN, beginning, sizeOf, textOf, withoutPictures, type Picture } from "./format";
+import { FIRST_SHOWN, MAX_SHOWN, beginning, fieldsIn, isFlat, shownOf, sizeOf, textOf, withoutPictures, type Picture } from "./format";
 import "../styles/parts.css";
 
-/** JSON, text or images. A long value is shortened; copy and download give the whole value. */
-export function Value({ value, label }: { value: unknown; label?: string }) {
-  const { text, pictures } = useMemo(() => {
+interface ValueProps {
+  value: unknown;
+  label?: string;
+  /** Shows any object as names and values, not only one without further objects in it. */
+  named?: boolean;
+}
+
+/** Names and values, JSON, text or images. A long value is shortened; copy and download give the whole value. */
+export function Value({ value, label, named = false }: ValueProps) {
+  const { text, fields, pictures } = useMemo(() => {
     const { rest, pictures } = withoutPictures(value);
-    return { text: textOf(rest), pictures };
+    const text = textOf(rest);
+    const fields = text.length > FIRST_SHOWN ? undefined : fieldsIn(rest);
+    return { text, fields: named || fields?.every(([, each]) => isFlat(each)) ? fields : undefined, pictures };
   }, [value]);
   const whole = () => (pictures.length ? textOf(value) : text);
   const name = label ?? "value";
@@ -23,11 +32,42 @@ export function Value({ value, label }: { value: unknown; label?: string }) {
           Download
         </button>
       </div>
-      {(text || !pictures.length) && <Preview text={text} />}
+      {fields && <Fields fields={fields.map(([name, value]) => ({ name, value }))} />}
+      {!fields && (text || !pictures.length) && <Preview text={text} />}
       {pictures.map((picture) => (
         <Image picture={picture} />
       ))}
     </div>
+  );
+}
+
+interface Field {
+  name: string;
+  value: unknown;
+  description?: string;
+  isDefault?: boolean;
+}
+
+/** A longer value has a box of its own, if the list has room for boxes. */
+const MAX_INLINE = 200;
+
+/** A list of names and values. */
+export function Fields({ fields, label, boxes = false }: { fields: readonly Field[]; label?: string; boxes?: boolean }) {
+  return (
+    <dl class="fields" aria-label={label}>
+      {fields.map(({ name, value, description, isDefault }) => {
+        const text = shownOf(value, 2);
+        return (
+          <div key={name} data-default={isDefault}>
+            <dt title={description}>{name}</dt>
+            <dd>
+              {boxes && text.length > MAX_INLINE ? <Value value={value} label={name} /> : typeof value === "string" ? text : <code>{text}</code>}
+              {isDefault && <span class="hint"> default</span>}
+            </dd>
+          </div>
+        );
+      })}
+    </dl>
   );
 }
 
@@ -59,8 +99,14 @@ function Preview({ text }: { text: string }) {
 }
 
 /** An image from its base64 data. */
-export function Image({ picture }: { picture: Picture }) {
-  return <img class="value-image" src={`data:${picture.mime};base64,${picture.data}`} alt={`Image (${picture.mime})`} />;
+export function Image({ picture: { mime, data } }: { picture: Picture }) {
+  const address = `data:${mime};base64,${data}`;
+  return (
+    <figure class="picture">
+      <img src={address} alt={`Image (${mime})`} />
+      <a class="small" href={address} download={`image.${/\w+/.exec(mime.slice(6))?.[0]}`}>Download image</a>
+    </figure>
+  );
 }
 
 function save(name: string, value: unknown, text: string): void {

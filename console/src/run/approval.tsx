@@ -5,8 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { servedAs } from "../chat/models";
 import { takesFocus } from "../focus";
 import { SchemaForm } from "../parts/form";
-import { jsonOf } from "../parts/format";
-import { Value } from "../parts/value";
+import { Fields, Value } from "../parts/value";
 import { useBadge } from "../title";
 import { useToolInfo, withDefaults, type ToolInfo } from "../tools/info";
 import { api, ApiError, refusal } from "../wire/api";
@@ -64,6 +63,9 @@ export function ApprovalPanel({ call, runId, chatId, model, card, now }: Approva
   const ready = useKeys(card, step !== "choose" || sent ? {} : choices, step === "choose" ? undefined : back);
   useAsked(call, card, !allowed);
   useEffect(() => {
+    if (step !== "choose") card.current?.scrollIntoView({ block: "nearest" });
+  }, [step, info]);
+  useEffect(() => {
     if (allowed) approve();
   }, []);
   return (
@@ -102,31 +104,13 @@ export function ApprovalPanel({ call, runId, chatId, model, card, now }: Approva
   );
 }
 
-/** A longer value is shown in a box of its own. */
-const MAX_INLINE = 200;
-
 /** The arguments that the tool gets, including the defaults of those that the model left out. */
 function ArgumentList({ call, info }: { call: CallView; info: ToolInfo | undefined }) {
   const given = argumentsOf(call);
   if (!given) return <Value value={call.input} label="Arguments" />;
   const all = withDefaults(info?.parameters ?? {}, given);
   if (!all.length) return <p class="hint">No arguments.</p>;
-  return (
-    <dl class="arguments" aria-label="Arguments">
-      {all.map(({ name, value, description, isDefault }) => {
-        const text = jsonOf(value);
-        return (
-          <div key={name} data-default={isDefault}>
-            <dt title={description}>{name}</dt>
-            <dd>
-              {text.length > MAX_INLINE ? <Value value={value} label={name} /> : <code>{text}</code>}
-              {isDefault && <span class="hint"> default</span>}
-            </dd>
-          </div>
-        );
-      })}
-    </dl>
-  );
+  return <Fields fields={all} label="Arguments" boxes />;
 }
 
 /** The time until the call is denied, if the model's limit is known. */

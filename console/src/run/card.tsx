@@ -3,15 +3,16 @@ import type { ReadonlySignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { Failure } from "../parts/failure";
-import { Value } from "../parts/value";
+import { jsonOf, oneLine, withoutPictures } from "../parts/format";
+import { Image, Value } from "../parts/value";
 import { askAgain, isAllowed } from "./allowed";
 import { ApprovalPanel } from "./approval";
 import { RunAgain, ManualRun } from "./manual";
 import { Elapsed } from "./elapsed";
-import { Collapsible, oneLine } from "./collapsible";
+import { Collapsible } from "./collapsible";
 import { useManualCall } from "./manualcall";
 import { memo } from "./memo";
-import { argumentsOf, errorIn, resultOf } from "./payload";
+import { argumentsOf, errorIn, objectIn, resultOf, writtenSoFar } from "./payload";
 import { effectOf, effectLabel, plural, stateOf } from "./labels";
 import type { CallView, Progress } from "./view";
 import "../styles/run.css";
@@ -97,14 +98,15 @@ function Input({ call }: { call: CallView }) {
   if (call.state === "input-streaming") {
     return (
       <pre class="card-writing">
-        <code>{call.input.slice(-TAIL)}</code>
+        <code>{writtenSoFar(call.input, TAIL)}</code>
       </pre>
     );
   }
   const value = argumentsOf(call) ?? call.input;
+  if (jsonOf(value) === "{}") return <p class="hint">No arguments.</p>;
   return (
     <Collapsible label="Arguments" preview={oneLine(value)}>
-      {() => <Value value={value} />}
+      {() => <Value value={value} named />}
     </Collapsible>
   );
 }
@@ -125,9 +127,10 @@ function Decision({ call, chatId }: { call: CallView; chatId: string | undefined
   const { approved, arguments: edited, reason } = call.approval ?? {};
   if (!approved) return call.outcome ? null : <p class="hint">Denied{reason ? `: ${reason}` : "."}</p>;
   if (!edited) return <Approved name={call.name} chatId={chatId} />;
+  const original = objectIn(call.input) ?? call.input;
   return (
-    <Collapsible label="Approved with edited arguments. Original" preview={oneLine(call.input)}>
-      {() => <Value value={call.input} />}
+    <Collapsible label="Approved with edited arguments. Original" preview={oneLine(original)}>
+      {() => <Value value={original} named />}
     </Collapsible>
   );
 }
@@ -149,10 +152,15 @@ function Output({ call }: { call: CallView }) {
   if (!call.response || call.outcome === "stopped" || call.outcome === "interrupted") return null;
   const error = errorIn(call.response.response);
   if (error !== undefined) return <Failure text={error} log={call.crashed ? call.id : ""} />;
-  const result = resultOf(call.response);
+  const { rest, pictures } = withoutPictures(resultOf(call.response));
   return (
-    <Collapsible label="Result" preview={oneLine(result)}>
-      {() => <Value value={result} />}
-    </Collapsible>
+    <>
+      {(rest !== "" || !pictures.length) && (
+        <Collapsible label="Result" preview={oneLine(rest)}>
+          {() => <Value value={rest} />}
+        </Collapsible>
+      )}
+      {pictures.map((picture) => <Image picture={picture} />)}
+    </>
   );
 }

@@ -1,6 +1,5 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { jsonOf } from "../parts/format";
 
 interface CollapsibleProps {
   label: string;
@@ -30,12 +29,4 @@ export function Collapsible({ label, preview, open = false, class: name = "", ch
       {shown && children()}
     </details>
   );
-}
-
-const MAX_LINE = 160;
-
-/** The beginning of a value on one line. */
-export function oneLine(value: unknown): string {
-  const text = typeof value === "string" ? value : jsonOf(value);
-  return text.slice(0, MAX_LINE).replace(/\s+/g, " ");
 }

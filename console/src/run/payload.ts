@@ -1,5 +1,6 @@
 // The arguments and the result of a call as values. Pure.
 import type { FunctionResponse } from "../wire/types";
+import { shownOf, withoutPictures, type Picture } from "../parts/format";
 import type { CallView } from "./view";
 
 export type Arguments = Record<string, unknown>;
@@ -19,6 +20,32 @@ export function objectIn(text: string): Arguments | undefined {
   }
 }
 
+/** Arguments that are being written: a line for each name, from the end of the text. */
+export function writtenSoFar(text: string, most: number): string {
+  if (text.length > MAX_READ) return text.slice(-most);
+  const lines = Object.entries(objectIn(completed(text)) ?? {}).map(([name, value]) => `${name}: ${shownOf(value)}`);
+  return lines.join("\n").slice(-most);
+}
+
+/** The text is read again with each piece of it, so only a short one is. */
+const MAX_READ = 20_000;
+
+/** The beginning of a JSON object, without what is incomplete at its end and with closed brackets. */
+export function completed(text: string): string {
+  const open: string[] = [];
+  let [inText, whole] = [false, ""];
+  for (let at = 0; at < text.length; at++) {
+    const sign = text[at] ?? "";
+    if (inText && sign === "\\") at++;
+    else if (sign === '"') inText = !inText;
+    else if (!inText && (sign === "{" || sign === "[")) open.push(sign === "{" ? "}" : "]");
+    else if (!inText && (sign === "}" || sign === "]")) open.pop();
+    else if (!inText && sign === "," && open.length === 1) whole = text.slice(0, at) + "}";
+  }
+  const closed = text + (inText ? '"' : "") + open.reverse().join("");
+  return objectIn(closed) ? closed : whole;
+}
+
 /** The error text that the model receives, or undefined if the call succeeded. */
 export function errorIn(response: Record<string, unknown>): string | undefined {
   return typeof response["error"] === "string" ? response["error"] : undefined;
@@ -28,6 +55,11 @@ export function errorIn(response: Record<string, unknown>): string | undefined {
 export function resultOf(response: Pick<FunctionResponse, "response" | "parts">): unknown {
   const output = "output" in response.response ? response.response["output"] : response.response;
   return response.parts?.length ? [output, ...response.parts] : output;
+}
+
+/** The images in the result of a call. */
+export function picturesOf({ response }: CallView): Picture[] {
+  return response && errorIn(response.response) === undefined ? withoutPictures(resultOf(response)).pictures : [];
 }
 
 const MAX_RESULT = 20_000;

@@ -1,7 +1,9 @@
 // The calls of a round. When all have finished, they fold into one line, which opens on click.
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { Image } from "../parts/value";
 import { foldedCalls } from "./labels";
+import { picturesOf } from "./payload";
 import type { CallView } from "./view";
 
 interface ToolFoldProps {
@@ -12,7 +14,7 @@ interface ToolFoldProps {
   children: ComponentChildren;
 }
 
-/** The cards stay in the page while it is closed, so that a link to a card can open it. */
+/** The cards stay in the page while it is closed, so that a link to a card can open it. Images in results stay visible. */
 export function ToolFold({ calls, finished, unfolded, children }: ToolFoldProps) {
   const place = useRef<HTMLDetailsElement>(null);
   const line = useRef<HTMLElement>(null);
@@ -28,6 +30,7 @@ export function ToolFold({ calls, finished, unfolded, children }: ToolFoldProps)
   };
   const { label, trouble, names } = foldedCalls(calls);
   return (
+    <>
     <details
       class="toolfold"
       ref={place}
@@ -43,5 +46,7 @@ export function ToolFold({ calls, finished, unfolded, children }: ToolFoldProps)
       </summary>
       {children}
     </details>
+    {!open && calls.flatMap(picturesOf).map((picture) => <Image picture={picture} />)}
+    </>
   );
 }

@@ -1,11 +1,12 @@
 // Small charts of the listed runs: cost in tokens, and latency.
+import { clockOf } from "../chat/time";
 import { counted, lasted } from "../run/labels";
 import type { Run } from "../wire/types";
 import { quantile } from "./totals";
 
 /** The newest runs that fit in a chart. */
 const MAX_BARS = 60;
-const [WIDTH, HEIGHT, MAX_STEP] = [300, 48, 10];
+const [WIDTH, HEIGHT, MAX_WIDTH] = [300, 48, 12];
 
 export function Charts({ runs }: { runs: readonly Run[] }) {
   const ended = runs.filter(({ status, summary }) => status !== "running" && summary).slice(0, MAX_BARS).reverse();
@@ -31,23 +32,28 @@ interface ChartProps {
 function Chart({ name, runs, value, label }: ChartProps) {
   const values = runs.map(value);
   const most = Math.max(...values) || 1;
-  // Few runs have narrow bars too, at the side of the newest.
-  const step = Math.min(WIDTH / runs.length, MAX_STEP);
-  const start = WIDTH - step * runs.length;
+  // Few bars are narrow too, and spread over the width.
+  const step = WIDTH / runs.length;
+  const width = Math.min(step * 0.8, MAX_WIDTH);
   const figures = `Median ${label(quantile(values, 0.5))}, 95th percentile ${label(quantile(values, 0.95))}, highest ${label(Math.max(...values))}`;
   return (
     <figure class="chart">
       <figcaption>{name}</figcaption>
+      <p class="hint chart-most" aria-hidden="true">{label(most)}</p>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${name} of the last ${runs.length} runs. ${figures}.`}>
         {runs.map((run, index) => {
           const height = Math.max(1, (HEIGHT * (values[index] ?? 0)) / most);
           return (
-            <rect x={start + index * step + step * 0.1} y={HEIGHT - height} width={step * 0.8} height={height} class={run.status === "failed" ? "chart-failed" : undefined}>
+            <rect x={(index + 0.5) * step - width / 2} y={HEIGHT - height} width={width} height={height} class={run.status === "failed" ? "chart-failed" : undefined}>
               <title>{`${run.title || run.id}: ${label(values[index] ?? 0)}`}</title>
             </rect>
           );
         })}
       </svg>
+      <p class="hint chart-times" aria-hidden="true">
+        <span>{clockOf(runs[0]?.created ?? 0)}</span>
+        <span>{clockOf(runs.at(-1)?.created ?? 0)}</span>
+      </p>
       <p class="hint">{figures}</p>
     </figure>
   );

@@ -1,6 +1,6 @@
 // The filters of the runs page, stored in its address. Pure.
 
-export const STATUSES = ["running", "ended", "failed"] as const;
+export const STATUSES = { running: "Running", ended: "Done", failed: "Failed" } as const;
 const NAMES = ["q", "status", "model", "tool", "from", "to"] as const;
 const DAY_SECONDS = 24 * 60 * 60;
 

@@ -2,6 +2,7 @@
 import { ago, moment } from "../chat/time";
 import { counted, lasted } from "../run/labels";
 import { useNow } from "../wire/clock";
+import { STATUSES } from "./filters";
 import type { Run, RunSummary } from "../wire/types";
 
 const COLUMNS = ["Status", "Prompt", "Model", "Started", "Duration", "Rounds", "Tokens in / out", "Tools"];
@@ -53,16 +54,17 @@ function Row({ run }: { run: Run }) {
 
 /** What the status says besides the status itself. A run that a person stopped has not failed. */
 const REASONS: Partial<Record<NonNullable<Run["stop_reason"]>, [kind: string, words: string]>> = {
-  stopped: ["stopped", "stopped"],
-  max_rounds: ["cut", "round limit"],
-  repetition: ["cut", "repeated failure"],
-  length: ["cut", "too long"],
-  content_filter: ["cut", "filtered"],
-  deadline: ["failed", "time limit"],
+  stopped: ["stopped", "Stopped"],
+  max_rounds: ["cut", "Round limit"],
+  budget: ["cut", "Budget used up"],
+  repetition: ["cut", "Repeated failure"],
+  length: ["cut", "Too long"],
+  content_filter: ["cut", "Filtered"],
+  deadline: ["failed", "Time limit"],
 };
 
-function Status({ run }: { run: Run }) {
-  const [kind, words] = (run.stop_reason && REASONS[run.stop_reason]) ?? [run.status, run.status];
+export function Status({ run }: { run: Run }) {
+  const [kind, words] = (run.stop_reason && REASONS[run.stop_reason]) ?? [run.status, STATUSES[run.status]];
   return (
     <span class="runs-status" data-status={kind}>
       {words}

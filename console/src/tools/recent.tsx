@@ -1,5 +1,6 @@
 // The recent calls of a tool, by models and manual.
 import type { Fields } from "../parts/schema";
+import { oneLine } from "../parts/format";
 import { Value } from "../parts/value";
 import { OUTCOME_LABELS, lasted, plural } from "../run/labels";
 import type { LastCall, Tool } from "../wire/types";
@@ -43,7 +44,7 @@ function Call({ call, reuse }: { call: LastCall; reuse: (given: Fields) => void 
       <details>
         <summary>
           <span class={outcomeClass(call.outcome)}>{OUTCOME_LABELS[call.outcome]}</span>
-          <code class="tools-given">{typeof given === "string" ? given : JSON.stringify(given)}</code>
+          <code class="tools-given">{oneLine(given)}</code>
           <span class="hint">
             {lasted(call.seconds)}, <time dateTime={new Date(call.time * 1000).toISOString()}>{new Date(call.time * 1000).toLocaleString()}</time>
           </span>
@@ -57,7 +58,7 @@ function Call({ call, reuse }: { call: LastCall; reuse: (given: Fields) => void 
               </button>
             )}
           </p>
-          <Value value={given} label="Arguments" />
+          <Value value={given} label="Arguments" named />
           {call.response && <Value value={call.response} label="Response" />}
         </div>
       </details>

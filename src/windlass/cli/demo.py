@@ -141,7 +141,7 @@ class ProgressLines:
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._lock = stream, threading.Lock()
         self._stage_began = self._written = time.monotonic()
-        self._stage, self._first, self._last = "", 0, 0
+        self._stage, self._first = "", 0
 
     def __call__(self, progress: WeightsProgress) -> None:
         """Can be called in any thread."""
@@ -156,11 +156,10 @@ class ProgressLines:
 
     def _line(self, progress: WeightsProgress) -> str:
         now = time.monotonic()
-        is_new, started_again = progress.stage != self._stage, progress.done < self._last
-        self._stage, self._last = progress.stage, progress.done
-        if is_new or started_again:
-            self._first, self._stage_began, self._written = progress.done, now, now
-            return f"{STAGES[progress.stage]}...\n" if is_new else ""
+        if progress.stage != self._stage:
+            self._stage, self._first = progress.stage, progress.done
+            self._stage_began = self._written = now
+            return f"{STAGES[progress.stage]}...\n"
         done, elapsed = progress.done - self._first, now - self._stage_began
         ended = progress.done == progress.total
         if done <= 0 or ended or elapsed < _SHORT_STAGE or now - self._written < _INTERVAL:

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, TypeVar, Unpack, cast, overload
 
 from windlass.client.chat import AsyncChat, ChatRecord, chats_in
-from windlass.client.images import Image, with_images
 from windlass.client.options import (
     Offers,
     Prompt,
@@ -19,15 +18,8 @@ from windlass.client.options import (
     settings_from,
     tool_list,
 )
-from windlass.client.output import (
-    ANY_TEXT,
-    AskedOutput,
-    JsonSchema,
-    OutputForm,
-    ResumedOutputs,
-    check_of,
-    type_of,
-)
+from windlass.client.output import JsonSchema, OutputForm, ResumedOutputs, check_of, type_of
+from windlass.client.request import CallOptions, ClientRequest, client_request
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.errors import ConfigError, RunNotFound
@@ -139,48 +131,21 @@ class AsyncClient:
 
     @overload
     async def generate(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: None = None, **options: Unpack[CallOptions]
     ) -> Reply[None]: ...
 
     @overload
     async def generate(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: OutputForm[T],
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: OutputForm[T], **options: Unpack[CallOptions]
     ) -> Reply[T]: ...
 
     @overload
     async def generate(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: JsonSchema,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: JsonSchema, **options: Unpack[CallOptions]
     ) -> Reply[Any]: ...
 
     async def generate(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: Any = None,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[CallOptions]
     ) -> Reply[Any]:
         """Sends the prompt, runs the tools that the model calls, and returns the reply.
 
@@ -190,109 +155,53 @@ class AsyncClient:
         Raises `ModelError` and `OutputInvalid`; with `on_limit="error"` also `RoundLimitExceeded`
         and `BudgetExceeded`.
         """
-        asked = AskedOutput(output, output_validator)
-        return await self.answer(with_images(prompt, images), tools, options, asked=asked)
+        return await self.answer(client_request(prompt, output, options))
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: None = None, **options: Unpack[CallOptions]
     ) -> AsyncStream[None]: ...
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: OutputForm[T],
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: OutputForm[T], **options: Unpack[CallOptions]
     ) -> AsyncStream[T]: ...
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: JsonSchema,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: JsonSchema, **options: Unpack[CallOptions]
     ) -> AsyncStream[Any]: ...
 
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: Any = None,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[CallOptions]
     ) -> AsyncStream[Any]:
         """Does the same as a stream of events, for `async with`. Leaving it early stops the run."""
-        shown, asked = with_images(prompt, images), AskedOutput(output, output_validator)
+        request = client_request(prompt, output, options)
         kind = None if output is None else type_of(output)
-        return AsyncStream(lambda: self.launch(shown, tools, options, asked=asked), kind)
+        return AsyncStream(lambda: self.launch(request), kind)
 
     @overload
     async def start(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: None = None, **options: Unpack[CallOptions]
     ) -> AsyncRun[None]: ...
 
     @overload
     async def start(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: OutputForm[T],
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: OutputForm[T], **options: Unpack[CallOptions]
     ) -> AsyncRun[T]: ...
 
     @overload
     async def start(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: JsonSchema,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: JsonSchema, **options: Unpack[CallOptions]
     ) -> AsyncRun[Any]: ...
 
     async def start(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: Any = None,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[CallOptions]
     ) -> AsyncRun[Any]:
         """Starts a run in the background. Raises `TooManyRuns`."""
         active = self._service.active
         active.admit()
-        shown, asked = with_images(prompt, images), AskedOutput(output, output_validator)
-        run = await self.launch(shown, tools, options, asked=asked, admit=active.admit)
+        run = await self.launch(client_request(prompt, output, options), admit=active.admit)
         active.add(run)
         if run.log.settled is not None:
             await run.log.settled()  # a run whose id the caller knows must survive a crash
@@ -439,17 +348,9 @@ class AsyncClient:
     async def _offer(self, tools: Iterable[Any] | None) -> Offer:
         return await self._offers.read(self._tools if tools is None else tools)
 
-    async def answer(
-        self,
-        prompt: Prompt,
-        tools: Iterable[Any] | None,
-        options: RunOptions,
-        chat: str = "",
-        *,
-        asked: AskedOutput = ANY_TEXT,
-    ) -> Reply:
+    async def answer(self, request: ClientRequest, chat: str = "") -> Reply:
         """Runs a prompt to its end, in a chat if one is given."""
-        plan, origin = await self._plan(prompt, tools, options, asked)
+        plan, origin = await self._plan(request)
         if self.log is None:
             return await Loop(plan, _ignore).run()
         run = AsyncRun(plan, log=self._new_log(plan, origin, chat))
@@ -460,17 +361,14 @@ class AsyncClient:
 
     async def launch(
         self,
-        prompt: Prompt,
-        tools: Iterable[Any] | None,
-        options: RunOptions,
-        *,
+        request: ClientRequest,
         chat: str = "",
-        asked: AskedOutput = ANY_TEXT,
+        *,
         on_reply: Callable[[Reply], None] | None = None,
         admit: Callable[[], None] = lambda: None,
     ) -> AsyncRun:
         """Starts a run whose events are read, in a chat if one is given."""
-        plan, origin = await self._plan(prompt, tools, options, asked, live=True)
+        plan, origin = await self._plan(request, live=True)
         admit()
         run = AsyncRun(plan, on_reply, log=self._new_log(plan, origin, chat))
         self._launched.add(run)
@@ -485,16 +383,9 @@ class AsyncClient:
             return None
         return self._service.begin(plan, origin, model=self.model.name, chat=chat)[1]
 
-    async def _plan(
-        self,
-        prompt: Prompt,
-        tools: Iterable[Any] | None,
-        options: RunOptions,
-        asked: AskedOutput,
-        live: bool = False,
-    ) -> tuple[RunPlan, Origin]:
-        options = checked(cast("RunOptions", {**self._defaults, **options}))
-        check = check_of(asked, options)
+    async def _plan(self, request: ClientRequest, live: bool = False) -> tuple[RunPlan, Origin]:
+        options = checked(cast("RunOptions", {**self._defaults, **request.options}))
+        check = check_of(request.output, request.validator, options)
         origin = Origin(
             policy=policy_from(options, self.model.name),
             settings=settings_from(options),
@@ -503,8 +394,8 @@ class AsyncClient:
             live=live,
             output=check and check.spec,
         )
-        offer = await self._offer(tools)
-        messages = messages_from(prompt, options.get("system"))
+        offer = await self._offer(request.tools)
+        messages = messages_from(request.prompt, options.get("system"))
         approve = options.get("approve")
         run_id = new_run_id()
         plan = self._planner.plan(run_id, origin, messages, offer, approve=approve, output=check)

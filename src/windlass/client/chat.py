@@ -8,14 +8,13 @@ from typing import Any, Protocol, TypeGuard, TypeVar, Unpack, cast, overload
 
 from msgspec import Struct
 
-from windlass.client.images import Image, with_images
 from windlass.client.options import Prompt, RunOptions, messages_from
-from windlass.client.output import AskedOutput, JsonSchema, OutputForm, OutputOptions, type_of
+from windlass.client.output import JsonSchema, OutputForm, type_of
+from windlass.client.request import ClientRequest, SendOptions, client_request
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message, Part, Role, paired
 from windlass.errors import ConfigError, WindlassError
 from windlass.loop.history import History
-from windlass.loop.output import OutputValidator
 from windlass.reply import Reply
 from windlass.runs.origin import ADDED, shown_chars
 from windlass.runs.protocol import RunLog
@@ -34,25 +33,10 @@ class ChatClient(Protocol):
     @property
     def log(self) -> RunLog | None: ...
 
-    async def answer(
-        self,
-        prompt: Prompt,
-        tools: Iterable[Any] | None,
-        options: RunOptions,
-        chat: str,
-        *,
-        asked: AskedOutput,
-    ) -> Reply: ...
+    async def answer(self, request: ClientRequest, chat: str) -> Reply: ...
 
     async def launch(
-        self,
-        prompt: Prompt,
-        tools: Iterable[Any] | None,
-        options: RunOptions,
-        *,
-        chat: str,
-        asked: AskedOutput,
-        on_reply: Callable[[Reply], None] | None,
+        self, request: ClientRequest, chat: str, *, on_reply: Callable[[Reply], None] | None
     ) -> AsyncRun: ...
 
     async def store_added(self, messages: tuple[Message, ...], chat: str) -> None: ...
@@ -82,119 +66,63 @@ class AsyncChat:
 
     @overload
     async def send(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: None = None, **options: Unpack[SendOptions]
     ) -> Reply[None]: ...
 
     @overload
     async def send(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: OutputForm[T],
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: OutputForm[T], **options: Unpack[SendOptions]
     ) -> Reply[T]: ...
 
     @overload
     async def send(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: JsonSchema,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: JsonSchema, **options: Unpack[SendOptions]
     ) -> Reply[Any]: ...
 
     async def send(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: Any = None,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[SendOptions]
     ) -> Reply[Any]:
         """Sends a prompt and returns the reply. Without a prompt, sends what was added.
 
         A failure does not change the conversation. Raises `ConfigError` if calls have no result.
         """
         await self.load()
-        shown, asked = with_images(prompt, images), AskedOutput(output, output_validator)
+        request = client_request(prompt, output, options)
         began = time.time()
-        reply = await self._client.answer(
-            self._next(shown), self._tools, self._with_options(options), self.id, asked=asked
-        )
+        reply = await self._client.answer(self._next(request), self.id)
         self._remember(reply, began)
         return reply
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: None = None, **options: Unpack[SendOptions]
     ) -> AsyncStream[None]: ...
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: OutputForm[T],
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: OutputForm[T], **options: Unpack[SendOptions]
     ) -> AsyncStream[T]: ...
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: JsonSchema,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: JsonSchema, **options: Unpack[SendOptions]
     ) -> AsyncStream[Any]: ...
 
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: Any = None,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[SendOptions]
     ) -> AsyncStream[Any]:
         """Does the same as `send`, as a stream."""
-        shown, asked = with_images(prompt, images), AskedOutput(output, output_validator)
+        request = client_request(prompt, output, options)
         kind = None if output is None else type_of(output)
 
         async def start() -> AsyncRun:
             await self.load()
             began = time.time()
             return await self._client.launch(
-                self._next(shown),
-                self._tools,
-                self._with_options(options),
-                chat=self.id,
-                asked=asked,
-                on_reply=lambda reply: self._remember(reply, began),
+                self._next(request), self.id, on_reply=lambda reply: self._remember(reply, began)
             )
 
         return AsyncStream(start, kind)
-
-    def _with_options(self, options: OutputOptions) -> RunOptions:
-        return cast("RunOptions", {**self._options, **options})
 
     async def add(self, item: Prompt, role: str | None = None) -> "AsyncChat":
         """Adds to the conversation without asking the model, and returns the chat.
@@ -229,9 +157,10 @@ class AsyncChat:
                 break
         self._loaded = True
 
-    def _next(self, prompt: Prompt) -> tuple[Message, ...]:
-        if prompt:
-            messages = self._with(messages_from(prompt, None))
+    def _next(self, request: ClientRequest) -> ClientRequest:
+        """The request with the whole conversation, and with the chat's tools and options."""
+        if request.prompt:
+            messages = self._with(messages_from(request.prompt, None))
         else:
             messages = self.messages
             if not messages or messages[-1].role in ("assistant", "system"):
@@ -239,7 +168,8 @@ class AsyncChat:
         if missing := _unanswered(messages):
             names = ", ".join(f"{call.name} ({call.id})" for call in missing)
             raise ConfigError(f"these calls have no result: {names}; add their results first")
-        return messages
+        options = cast("RunOptions", {**self._options, **request.options})
+        return request._replace(prompt=messages, tools=self._tools, options=options)
 
     def _with(self, added: tuple[Message, ...]) -> tuple[Message, ...]:
         """Returns the conversation with more messages. Joins results to those of the last turn."""

@@ -1,15 +1,15 @@
 """The options for an answer with a type, converted to its check."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
-from typing_extensions import TypedDict, TypeForm
+from typing_extensions import TypeForm
 
 from windlass.client.options import RunOptions
 from windlass.errors import ConfigError, RunInterrupted
 from windlass.loop.output import OutputCheck, OutputValidator
-from windlass.output.spec import OutputMethod, OutputSpec
+from windlass.output.spec import OutputSpec
 
 if TYPE_CHECKING:
     from windlass.output.value import OutputType
@@ -21,13 +21,6 @@ OutputForm: TypeAlias = type[T] | TypeForm[T]
 JsonSchema: TypeAlias = Mapping[str, Any]
 
 
-class OutputOptions(TypedDict, total=False):
-    """The options beside `output` in `send` and `stream` of a chat."""
-
-    output_method: OutputMethod
-    output_retries: int
-
-
 def type_of(output: Any) -> "OutputType":
     """Returns the type of answers. Raises `ConfigError` if it has no JSON Schema."""
     # Imported here, because clients without types start faster.
@@ -36,19 +29,10 @@ def type_of(output: Any) -> "OutputType":
     return output_type(output)
 
 
-class AskedOutput(NamedTuple):
-    """What a call asks of its answer."""
-
-    output: Any = None
-    validator: OutputValidator | None = None
-
-
-ANY_TEXT = AskedOutput()
-
-
-def check_of(asked: AskedOutput, options: RunOptions) -> OutputCheck | None:
+def check_of(
+    output: Any, validator: OutputValidator | None, options: RunOptions
+) -> OutputCheck | None:
     """Returns the check of a run; None without `output`. Raises `ConfigError`."""
-    output, validator = asked
     if output is None:
         if validator is not None:
             raise ConfigError("output_validator needs output=")

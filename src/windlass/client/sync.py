@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar, Unpack, overload
 
 from windlass.client.asynchronous import AsyncClient, decided
 from windlass.client.chat import AsyncChat, ChatRecord
-from windlass.client.images import Image, with_images
 from windlass.client.options import ClientOptions, Prompt, RunOptions
-from windlass.client.output import AskedOutput, JsonSchema, OutputForm, OutputOptions
+from windlass.client.output import JsonSchema, OutputForm
 from windlass.client.portal import close_at_exit, close_when_idle, portal
+from windlass.client.request import CallOptions, SendOptions, client_request
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.events import Phase, RunEvent, StopReason, TextDelta, event_to_sse
@@ -67,166 +67,66 @@ class Client:
 
     @overload
     def generate(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: None = None, **options: Unpack[CallOptions]
     ) -> Reply[None]: ...
 
     @overload
     def generate(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: OutputForm[T],
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: OutputForm[T], **options: Unpack[CallOptions]
     ) -> Reply[T]: ...
 
     @overload
     def generate(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: JsonSchema,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: JsonSchema, **options: Unpack[CallOptions]
     ) -> Reply[Any]: ...
 
     def generate(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: Any = None,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[CallOptions]
     ) -> Reply[Any]:
         """Sends the prompt, runs the tools that the model calls, and returns the reply."""
-        asked = AskedOutput(output, output_validator)
-        shown = with_images(prompt, images)
-        return portal().run(self._client.answer(shown, tools, options, asked=asked))
+        return portal().run(self._client.answer(client_request(prompt, output, options)))
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: None = None, **options: Unpack[CallOptions]
     ) -> "Stream[None]": ...
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: OutputForm[T],
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: OutputForm[T], **options: Unpack[CallOptions]
     ) -> "Stream[T]": ...
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: JsonSchema,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: JsonSchema, **options: Unpack[CallOptions]
     ) -> "Stream[Any]": ...
 
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: Any = None,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[CallOptions]
     ) -> "Stream[Any]":
         """Does the same as a stream of events, for `with`. Leaving it early stops the run."""
-        return Stream(
-            self._client.stream(
-                prompt,
-                images=images,
-                tools=tools,
-                output=output,
-                output_validator=output_validator,
-                **options,
-            )
-        )
+        return Stream(self._client.stream(prompt, output=output, **options))
 
     @overload
     def start(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: None = None, **options: Unpack[CallOptions]
     ) -> "Run[None]": ...
 
     @overload
     def start(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: OutputForm[T],
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: OutputForm[T], **options: Unpack[CallOptions]
     ) -> "Run[T]": ...
 
     @overload
     def start(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: JsonSchema,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: JsonSchema, **options: Unpack[CallOptions]
     ) -> "Run[Any]": ...
 
     def start(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        tools: Iterable[Any] | None = None,
-        output: Any = None,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[CallOptions]
     ) -> "Run[Any]":
         """Starts a run in the background."""
-        starting = self._client.start(
-            prompt,
-            images=images,
-            tools=tools,
-            output=output,
-            output_validator=output_validator,
-            **options,
-        )
-        return Run(portal().run(starting), self)
+        return Run(portal().run(self._client.start(prompt, output=output, **options)), self)
 
     def subscribe(self, run_id: str, after: int = 0) -> Iterator[RunEvent]:
         """Follows the run's events after number `after`, both past and future ones."""
@@ -439,107 +339,45 @@ class Chat:
 
     @overload
     def send(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: None = None, **options: Unpack[SendOptions]
     ) -> Reply[None]: ...
 
     @overload
     def send(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: OutputForm[T],
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: OutputForm[T], **options: Unpack[SendOptions]
     ) -> Reply[T]: ...
 
     @overload
     def send(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: JsonSchema,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: JsonSchema, **options: Unpack[SendOptions]
     ) -> Reply[Any]: ...
 
     def send(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: Any = None,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[SendOptions]
     ) -> Reply[Any]:
         """Sends a prompt and returns the reply. Without a prompt, sends what was added."""
-        return portal().run(
-            self._chat.send(
-                prompt,
-                images=images,
-                output=output,
-                output_validator=output_validator,
-                **options,
-            )
-        )
+        return portal().run(self._chat.send(prompt, output=output, **options))
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: None = None, **options: Unpack[SendOptions]
     ) -> Stream[None]: ...
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: OutputForm[T],
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: OutputForm[T], **options: Unpack[SendOptions]
     ) -> Stream[T]: ...
 
     @overload
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: JsonSchema,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: JsonSchema, **options: Unpack[SendOptions]
     ) -> Stream[Any]: ...
 
     def stream(
-        self,
-        prompt: Prompt = (),
-        *,
-        images: Sequence[Image] | None = None,
-        output: Any = None,
-        output_validator: OutputValidator | None = None,
-        **options: Unpack[OutputOptions],
+        self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[SendOptions]
     ) -> Stream[Any]:
         """Does the same as `send`, as a stream."""
-        return Stream(
-            self._chat.stream(
-                prompt,
-                images=images,
-                output=output,
-                output_validator=output_validator,
-                **options,
-            )
-        )
+        return Stream(self._chat.stream(prompt, output=output, **options))
 
 
 def _events(run: AsyncRun | StoredRun, after: int) -> Iterator[RunEvent]:

@@ -133,11 +133,10 @@ class CheckedModel:
         if not tools:
             await self._emulated.warm(request)
             return
-        await warmed(self._model, relevance.asking("Hello", "hello()"))
         if not request.messages or request.messages[-1].role != "user":
             request = replace(request, messages=(*request.messages, Message.user("Hello")))
         task = Task(request, tools)
-        await warmed(self._model, planning(task.asked))
+        await warmed(self._model, relevance.asking("Hello", "hello()"), planning(task.asked))
 
     async def aclose(self) -> None:
         await self._model.aclose()

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -204,7 +205,7 @@ class App:
     def _admit(self, scope: Scope, exchange: Exchange, route: Route | None = None) -> None:
         """Sets the exchange's key. Raises `Refused` if the request is not allowed."""
         limit = self.gateway.config.limits.max_header_bytes
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > limit:
+        if sum(map(len, chain.from_iterable(scope["headers"]))) > limit:
             self.gateway.metrics.refused("headers_too_large")
             raise Refused(headers_too_large(limit))
         path = scope["path"]

@@ -156,6 +156,9 @@ class Gateway:
         exchange.model = served.name
         if not self.service.is_opened:
             raise Refused(NATS_UNREACHABLE)
+        waits = not (request.live or request.background)
+        if waits and (problem := served.refusal()) is not None:
+            raise Refused(problem)
         with ExitStack() as entered:
             if self.chats is not None and request.chat:
                 entered.enter_context(self.chats.only_run_of(exchange.owner, request.chat))

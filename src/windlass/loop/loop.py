@@ -39,10 +39,10 @@ from windlass.loop.executor import RunContext, ToolExecutor
 from windlass.loop.history import History, RecordedCall, RecordedRound
 from windlass.loop.output import RETRY_STATUS, OutputCheck
 from windlass.loop.pace import (
-    CHARACTERS_PER_STEP,
     ITEMS_AT_ONCE,
     LONGEST_DELTA,
     STEPS_AT_ONCE,
+    Pace,
     in_short_pieces,
     size_of,
 )
@@ -71,7 +71,6 @@ from windlass.loop.transcript import Transcript
 from windlass.loop.turn import Turn, TurnBuilder, UniqueIds
 from windlass.model import Model, ModelRequest, Settings, batch_reader
 from windlass.output.spec import Accepted
-from windlass.pricing import Price
 from windlass.reply import NOT_BEGUN, Reply, ToolAnswer
 from windlass.tool import Tool
 
@@ -445,44 +444,28 @@ class Loop:
             self.emit(Status(notice))
         may_run = policy.execute_tools and not terms.is_last
         may_run = may_run and self._rounds_run < policy.max_rounds and not self._may_refuse()
-        price = policy.price
-        builder, steps = TurnBuilder(), 0
+        builder, pace = TurnBuilder(), Pace()
         self._ids.begin_turn()
         try:
             async with model.stream(request) as events:
                 read = batch_reader(events)
                 while batch := await read():
-                    ready: list[ModelEvent] = []
-                    for event in batch:
-                        if type(event) is TextDelta:  # nearly all events
-                            size = len(event.text)
-                        else:
-                            event = self._checked_event(event, price)
-                            size = size_of(event)
-                        if size > LONGEST_DELTA:
-                            self._emit_all(ready)
-                            ready = []
-                            await self._emit_long(event)
-                        else:
-                            ready.append(event)
-                        builder.add(event)
-                        steps += 1 + size // CHARACTERS_PER_STEP
-                        if steps > STEPS_AT_ONCE:
-                            self._emit_all(ready)
-                            steps, ready = 0, []
-                            await asyncio.sleep(0)
-                        if may_run and type(event) is ToolCallEnded:
-                            self._emit_all(ready)
-                            ready = []
-                            calls.offer(event.call)
-                    self._emit_all(ready)
+                    for start in range(0, len(batch), STEPS_AT_ONCE):
+                        some = batch[start : start + STEPS_AT_ONCE]
+                        characters = builder.add_texts(some)
+                        if characters is None:
+                            await self._receive(some, builder, pace, calls if may_run else None)
+                        else:  # nearly always
+                            self._emit_all(some)
+                            if pace.is_over(len(some), characters):
+                                await asyncio.sleep(0)
             turn = builder.turn()
         except BaseException as error:
             # Text that arrived before the failure stays readable. Incomplete calls are left out.
             if message := builder.partial():
                 self._transcript.add_partial(message)
             if isinstance(error, ModelError) and error.usage is not None:
-                usage = error.usage if price is None else price.priced(error.usage)
+                usage = self._priced(error.usage)
                 self._transcript.usage += usage
                 await self._spend(calls.number, usage)
             raise
@@ -491,13 +474,42 @@ class Loop:
             log.warning("The model reported no tokens, so budgets do not count this round")
         return turn
 
-    def _checked_event(self, event: ModelEvent, price: Price | None) -> ModelEvent:
+    async def _receive(
+        self, events: Sequence[ModelEvent], builder: TurnBuilder, pace: Pace, calls: Round | None
+    ) -> None:
+        """Emits any events of a turn. `calls` starts calls that may start before its end."""
+        ready: list[ModelEvent] = []
+        for given in events:
+            event = self._checked_event(given)
+            size = size_of(event)
+            if size > LONGEST_DELTA:
+                self._emit_all(ready)
+                ready = []
+                await self._emit_long(event)
+            else:
+                ready.append(event)
+            builder.add(event)
+            if pace.is_over(1, size):
+                self._emit_all(ready)
+                ready = []
+                await asyncio.sleep(0)
+            if calls is not None and type(event) is ToolCallEnded:
+                self._emit_all(ready)
+                ready = []
+                calls.offer(event.call)
+        self._emit_all(ready)
+
+    def _checked_event(self, event: ModelEvent) -> ModelEvent:
         """The event with a call id that is unique in the run, or with the cost of its turn."""
         if type(event) is ToolCallStarted or type(event) is ToolCallEnded:
             return self._ids.with_unique_id(event)
-        if price is not None and type(event) is TurnEnded:
-            return replace(event, usage=price.priced(event.usage))
+        if type(event) is TurnEnded and self.plan.policy.price is not None:
+            return replace(event, usage=self._priced(event.usage))
         return event
+
+    def _priced(self, usage: Usage) -> Usage:
+        price = self.plan.policy.price
+        return usage if price is None else price.priced(usage)
 
     async def _emit_long(self, event: ModelEvent) -> None:
         """Emits a long delta in pieces, with a pause after each."""

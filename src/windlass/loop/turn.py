@@ -1,6 +1,6 @@
 """Builds a model's turn from its events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from windlass.events import (
     TurnEnded,
     joined_logprobs,
 )
+from windlass.loop.pace import LONGEST_DELTA
 
 
 class Turn(Struct, frozen=True):
@@ -52,18 +53,33 @@ class TurnBuilder:
         self._about: dict[str, Any] = {}
         self._logprobs: list[dict[str, Any]] = []
 
+    def add_texts(self, events: Sequence[ModelEvent]) -> int | None:
+        """Adds plain texts, which nearly all events are, and returns their number of characters.
+
+        The first may describe the whole answer. Adds nothing and returns None if another event is
+        among them, or if they are long.
+        """
+        first = events[0]
+        texts = [
+            each.text
+            for each in events
+            if type(each) is TextDelta
+            and each.signature is None
+            and each.extra is None
+            and each.logprobs is None
+            and (each.about is None or each is first)
+        ]
+        size = sum(map(len, texts))
+        if self._kind is not Text or len(texts) < len(events) or size > LONGEST_DELTA:
+            return None
+        if type(first) is TextDelta and first.about is not None:
+            self._describe(first)
+        self._pieces += texts
+        return size
+
     def add(self, event: ModelEvent) -> None:
         match event:
             case TextDelta():
-                if (
-                    self._kind is Text
-                    and event.signature is None
-                    and event.extra is None
-                    and event.logprobs is None
-                    and event.about is None
-                ):  # the fast path, for nearly all events
-                    self._pieces.append(event.text)
-                    return
                 self._describe(event)
                 self._say(Text, event)
             case ThoughtDelta():

@@ -20,8 +20,7 @@ from windlass.events import (
 )
 from windlass.loop.turn import TurnBuilder
 from windlass.model import EventBatches, ModelRequest
-from windlass.models.http import Http
-from windlass.models.http_model import HttpExchange, HttpModel, OutputCeiling, ServiceOptions
+from windlass.models.http_model import HttpExchange, HttpModel, ServiceOptions
 from windlass.models.keys import Auth, Key, has_auth, key_from
 from windlass.wires.fields import as_list
 from windlass.wires.messages.read_events import PAUSED, AnswerDecoder
@@ -73,7 +72,10 @@ class AnthropicModel(HttpModel):
         return aclosing(self._continued(request) if hosted else self._turn(request))
 
     def _turn(self, request: ModelRequest) -> EventBatches:
-        exchange = _MessagesExchange(request, self._url, self._http, self._ceiling, self._encoder)
+        limit = usual_limit(request, self._encoder.traits)
+        exchange = _MessagesExchange(
+            request, self._url, self._http, self._ceiling, self._encoder, limit
+        )
         betas = as_list(request.extra.get(BETAS))
         headers = {"anthropic-beta": ",".join(map(str, betas))} if betas else None
         return self._events(exchange, headers)
@@ -125,26 +127,14 @@ def _auth(api_key: Key | None, headers: Mapping[str, str] | None) -> Auth:
     return Auth("x-api-key", "", key, sent)
 
 
-class _MessagesExchange(HttpExchange):
+class _MessagesExchange(HttpExchange[RequestEncoder]):
     """One Messages request and its response."""
 
-    __slots__ = ("_encoder", "_sent", "_tried")
-
-    def __init__(
-        self,
-        request: ModelRequest,
-        url: URL,
-        http: Http,
-        ceiling: OutputCeiling,
-        encoder: RequestEncoder,
-    ) -> None:
-        super().__init__(request, url, http, ceiling, usual_limit(request, encoder.traits))
-        self._encoder = encoder
-        self._sent = encoder.traits
-        self._tried: set[ModelTraits] = set()
+    _tried: tuple[ModelTraits, ...] = ()
+    """What each request so far assumed about the model."""
 
     def request(self) -> tuple[URL, bytes]:
-        self._sent = self._encoder.traits
+        self._tried += (self._encoder.traits,)
         return self._url, self._encoder.body(self._request)
 
     def decoder(self) -> AnswerDecoder:
@@ -156,8 +146,7 @@ class _MessagesExchange(HttpExchange):
             return False
         if self.lowers_limit(problem):
             return True
-        traits = corrected(self._sent, problem.message)
-        self._tried.add(self._sent)
+        traits = corrected(self._tried[-1], problem.message)
         if traits in self._tried:
             return False
         self._encoder.traits = traits

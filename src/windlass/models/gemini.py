@@ -12,8 +12,7 @@ from yarl import URL
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest
-from windlass.models.http import Http
-from windlass.models.http_model import HttpExchange, HttpModel, OutputCeiling, ServiceOptions
+from windlass.models.http_model import HttpExchange, HttpModel, ServiceOptions
 from windlass.models.keys import Auth, has_auth, key_from
 from windlass.wires.gemini.read_events import AnswerDecoder
 from windlass.wires.gemini.write_request import RequestEncoder, SchemaForm, is_signed_model
@@ -115,22 +114,11 @@ def _vertex_path(model: str, project: str | None, location: str) -> str:
     return f"projects/{project}/locations/{location}/publishers/google/models/{model}"
 
 
-class _GenerateExchange(HttpExchange):
+class _GenerateExchange(HttpExchange[RequestEncoder]):
     """One generateContent request and its response."""
 
-    __slots__ = ("_encoder", "_form")
-
-    def __init__(
-        self,
-        request: ModelRequest,
-        url: URL,
-        http: Http,
-        ceiling: OutputCeiling,
-        encoder: RequestEncoder,
-    ) -> None:
-        super().__init__(request, url, http, ceiling)
-        self._encoder = encoder
-        self._form: SchemaForm = encoder.schema_form
+    _form: SchemaForm | None = None
+    """The form of the schemas in the last request."""
 
     def request(self) -> tuple[URL, bytes]:
         self._form = self._encoder.schema_form

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypedDict
+from typing import Generic, TypedDict, TypeVar
 
 from msgspec.structs import replace
 from yarl import URL
@@ -15,6 +15,8 @@ from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeou
 from windlass.models.turn import WireExchange, turn_events
 from windlass.wires.encoding import request_size
 from windlass.wires.token_limits import output_limit
+
+EncoderT = TypeVar("EncoderT")
 
 MAX_LOWERED = 2
 """How often one request lowers its `max_tokens`."""
@@ -81,10 +83,11 @@ def with_limit(request: ModelRequest, tokens: int) -> ModelRequest:
     return replace(request, settings=replace(request.settings, max_tokens=tokens))
 
 
-class HttpExchange:
-    """One request to a model and its response. A refused `max_tokens` is lowered."""
+class HttpExchange(Generic[EncoderT]):
+    """One request to a model and its response. A refused `max_tokens` is lowered.
 
-    __slots__ = ("_ceiling", "_http", "_lowered", "_request", "_url", "_usual_limit")
+    The encoder belongs to the model: what it learns from a refusal applies to later requests.
+    """
 
     def __init__(
         self,
@@ -92,10 +95,11 @@ class HttpExchange:
         url: URL,
         http: Http,
         ceiling: OutputCeiling,
+        encoder: EncoderT,
         usual_limit: int | None = None,
     ) -> None:
         """`usual_limit` is the `max_tokens` of a request that sets none."""
-        self._url, self._http, self._ceiling = url, http, ceiling
+        self._url, self._http, self._ceiling, self._encoder = url, http, ceiling, encoder
         self._usual_limit, self._lowered = usual_limit, 0
         self._request = ceiling.applied(request, request.settings.max_tokens or usual_limit)
 

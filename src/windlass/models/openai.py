@@ -11,8 +11,7 @@ from yarl import URL
 from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest
-from windlass.models.http import Http
-from windlass.models.http_model import HttpExchange, HttpModel, OutputCeiling, ServiceOptions
+from windlass.models.http_model import HttpExchange, HttpModel, ServiceOptions
 from windlass.models.keys import Auth, has_auth, key_from
 from windlass.wires.chat.read_events import AnswerDecoder
 from windlass.wires.chat.write_request import LimitName, RequestEncoder
@@ -61,24 +60,12 @@ class OpenAIModel(OpenAIService):
         return aclosing(self._events(exchange))
 
 
-class _ChatExchange(HttpExchange):
+class _ChatExchange(HttpExchange[RequestEncoder]):
     """One chat completion request and its response."""
 
-    __slots__ = ("_encoder", "_limit_sent", "_options_sent", "_swapped")
-
-    def __init__(
-        self,
-        request: ModelRequest,
-        url: URL,
-        http: Http,
-        ceiling: OutputCeiling,
-        encoder: RequestEncoder,
-    ) -> None:
-        super().__init__(request, url, http, ceiling)
-        self._encoder = encoder
-        self._options_sent = False
-        self._limit_sent: LimitName | None = None
-        self._swapped = False
+    _options_sent = False
+    _limit_sent: LimitName | None = None
+    _swapped = False
 
     def request(self) -> tuple[URL, bytes]:
         self._options_sent = self._encoder.stream_options

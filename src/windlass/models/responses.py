@@ -10,8 +10,7 @@ from yarl import URL
 from windlass.errors import ModelError
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest
-from windlass.models.http import Http
-from windlass.models.http_model import HttpExchange, OutputCeiling, ServiceOptions
+from windlass.models.http_model import HttpExchange, ServiceOptions
 from windlass.models.openai import OpenAIService
 from windlass.wires.responses.read_events import AnswerDecoder
 from windlass.wires.responses.write_request import RequestEncoder, continues_stored
@@ -38,27 +37,20 @@ class ResponsesModel(OpenAIService):
         return aclosing(self._events(exchange))
 
 
-class _ResponseExchange(HttpExchange):
+class _ResponseExchange(HttpExchange[RequestEncoder]):
     """One Responses request and its response."""
 
-    __slots__ = ("_continued", "_encoder", "_include_sent")
-
-    def __init__(
-        self,
-        request: ModelRequest,
-        url: URL,
-        http: Http,
-        ceiling: OutputCeiling,
-        encoder: RequestEncoder,
-    ) -> None:
-        super().__init__(request, url, http, ceiling)
-        self._encoder = encoder
-        self._continued = continues_stored(request)
-        self._include_sent = False
+    _include_sent = False
+    _expired = False
+    """Whether the service has forgotten the response that the request continues."""
 
     def request(self) -> tuple[URL, bytes]:
         self._include_sent = self._encoder.encrypted_reasoning
         return self._url, self._encoder.body(self._request, continued=self._continued)
+
+    @property
+    def _continued(self) -> bool:
+        return not self._expired and continues_stored(self._request)
 
     def decoder(self) -> AnswerDecoder:
         return AnswerDecoder(self._http.secrets, keep_id=continues_stored(self._request))
@@ -78,6 +70,6 @@ class _ResponseExchange(HttpExchange):
             return True
         expired = problem.code == "previous_response_not_found"
         if self._continued and (expired or _NO_PREVIOUS.search(problem.message)):
-            self._continued = False
+            self._expired = True
             return True
         return False

@@ -9,7 +9,7 @@ import codecs
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +24,6 @@ from windlass.jsontext import (
     with_whole_pairs,
 )
 from windlass.wires.errors import InvalidRequest
-from windlass.wires.fields import JsonObject
 
 T = TypeVar("T")
 MAX_VALUES = 200_000
@@ -48,6 +47,8 @@ class Fields:
 
     def value(self, name: str, kind: type[T]) -> T | None:
         """The field's value; None if absent or null. Raises `InvalidRequest` for another type."""
+        if name not in self._raw:  # most fields
+            return None
         value = self.any(name)
         if kind is float and type(value) in (int, float):
             value = _finite(value, name)
@@ -227,10 +228,10 @@ def _deeper(value: object, levels: int) -> bool:
     for _ in range(levels):
         inside: list[Any] = []
         for outer in layer:
-            if type(outer) is dict:
-                inside += cast("JsonObject", outer).values()
-            elif type(outer) is list:
-                inside += cast("list[Any]", outer)
+            if isinstance(outer, dict):
+                inside += outer.values()
+            elif isinstance(outer, list):
+                inside += outer
         if not inside:
             return False
         layer = inside

@@ -43,7 +43,7 @@ class SseDecoder:
         if not self._data and chunk.startswith(b"data: ") and len(chunk) <= self._limit:
             # Usually a chunk is only whole events of one line each: `data: {...}`.
             whole = chunk[6:-2].split(b"\n\ndata: ")
-            if chunk.endswith(b"\n\n") and chunk.count(b"\n") == 2 * len(whole):
+            if chunk.endswith(b"\n\n") and b"\n" not in b"".join(whole):
                 self._begun = True
                 return whole
         payloads: list[bytes] = []

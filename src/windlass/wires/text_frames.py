@@ -3,7 +3,9 @@
 Nearly all payloads of a stream are pieces of text, and nearly all of their bytes are the same.
 """
 
+import operator
 from collections.abc import Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -63,14 +65,14 @@ class TextFrame:
         before, after = self._before, self._after
         if not before:
             return []
-        first, last = len(before), -len(after)
-        size = 0
-        literals: list[bytes] = []
-        for payload in payloads[start:]:
-            size += len(payload)
-            if size > LARGE or not (payload.startswith(before) and payload.endswith(after, first)):
-                break
-            literals.append(payload[first:last])
+        some = payloads[start:]
+        while sum(map(len, some)) > LARGE:
+            some = some[: len(some) // 2]
+        literals = [each.removeprefix(before).removesuffix(after) for each in some]
+        # Of a payload with another frame, less was removed.
+        removed = map(operator.sub, map(len, some), map(len, literals))
+        both = len(before) + len(after)
+        literals = literals[: len(list(takewhile(both.__eq__, removed)))]
         if not literals:
             return []
         try:

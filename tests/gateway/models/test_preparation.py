@@ -12,8 +12,10 @@ from tests.support.talking import asking
 
 from windlass.events import ModelEvent
 from windlass.gateway import App, GatewayConfig, create_app
+from windlass.gateway.config import ServerConfig
 from windlass.model import ModelRequest, Preparation
 from windlass.testing import ScriptedModel
+from windlass.wires.chat.write_events import ChunkEncoder
 
 
 class SlowModel:
@@ -31,7 +33,7 @@ class SlowModel:
     def preparation(self) -> Preparation | None:
         return None if self.ready.is_set() else self.stage
 
-    async def warm(self, request: ModelRequest) -> None:
+    async def warm(self, *requests: ModelRequest) -> None:
         await self.ready.wait()
 
     @asynccontextmanager
@@ -52,7 +54,8 @@ def slow() -> SlowModel:
 
 @pytest.fixture
 async def app(slow: SlowModel) -> AsyncIterator[App]:
-    app = create_app(GatewayConfig(), models={"slow": slow}, tools=[])
+    config = GatewayConfig(server=ServerConfig(heartbeat=3600))
+    app = create_app(config, models={"slow": slow}, tools=[])
     yield app
     await app.gateway.aclose()
 
@@ -69,25 +72,6 @@ async def test_the_list_of_models_says_when_a_model_will_be_ready(
     slow.stage = Preparation("reading", 12)
     assert await status_of(app) == ("reading", 12)
     slow.ready.set()
-    assert await status_of(app) == ("ready", None)
-
-
-async def test_a_model_that_reads_several_prompts_is_ready_after_the_last(
-    app: App, slow: SlowModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    second = asyncio.Event()
-
-    async def warm(request: ModelRequest) -> None:
-        slow.ready.set()  # it has read the first
-        await second.wait()
-
-    monkeypatch.setattr(slow, "warm", warm)
-    warming = asyncio.create_task(app.gateway.registry.warm())
-    async with asyncio.timeout(60):
-        await slow.ready.wait()
-    assert await status_of(app) == ("reading", None)
-    second.set()
-    await warming
     assert await status_of(app) == ("ready", None)
 
 
@@ -122,3 +106,44 @@ async def test_a_run_of_a_model_that_is_ready_says_nothing(app: App, slow: SlowM
     slow.ready.set()
     started = await post(app, asking("Hi", model="slow"), "/v1/runs")
     assert await statuses(app, started.json["id"]) == []
+
+
+async def test_a_client_without_a_stream_is_told_when_to_retry(app: App, slow: SlowModel) -> None:
+    slow.stage = Preparation("reading", 42)
+    refused = await post(app, asking("Hi", model="slow"))
+    assert refused.status == 503
+    assert refused.headers["retry-after"] == "42"
+    error = refused.json["error"]
+    assert error["code"] == "model_not_ready"
+    assert error["message"] == (
+        "The model is reading its instructions and tools. Retry in 42 s, or stream the answer."
+    )
+
+
+@pytest.mark.parametrize("left", [None, 10])
+async def test_a_client_without_a_stream_waits_if_the_wait_is_short_or_unknown(
+    app: App, slow: SlowModel, left: int | None
+) -> None:
+    slow.stage = Preparation("loading", left)
+    answering = asyncio.create_task(post(app, asking("Hi", model="slow")))
+    async with asyncio.timeout(60):
+        await slow.asked.wait()
+    slow.ready.set()
+    assert (await answering).json["choices"][0]["message"]["content"] == "Hello."
+
+
+async def test_a_stream_begins_while_its_model_is_not_ready(
+    app: App, slow: SlowModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow.stage = Preparation("reading", 42)
+
+    def heartbeat(_: ChunkEncoder) -> bytes:
+        slow.ready.set()
+        return b": the model is not ready\n\n"
+
+    monkeypatch.setattr(ChunkEncoder, "heartbeat", property(heartbeat))
+    answer = await post(app, asking("Hi", model="slow", stream=True))
+    assert answer.status == 200
+    begun, _, rest = answer.body.partition(b": the model is not ready\n\n")
+    assert b"assistant" in begun
+    assert b"Hello." in rest

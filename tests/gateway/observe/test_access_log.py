@@ -108,7 +108,11 @@ def test_a_request_is_one_json_object() -> None:
 
 def test_unknown_fields_are_left_out() -> None:
     with Written(JsonFormatter()) as written:
-        AccessLog().line(AccessRecord(method="GET", path="/health", status=200, seconds=0.0))
+        AccessLog().line(
+            AccessRecord(
+                method="GET", path="/health", status=200, seconds=0.0, stream=False, bytes_out=0
+            )
+        )
     assert written.objects[0].keys() == {
         *("time", "level", "logger", "message"),
         *("method", "path", "status", "seconds", "stream", "bytes_out"),
@@ -127,7 +131,14 @@ def test_a_terminal_gets_one_line_of_text() -> None:
 def test_a_query_string_is_never_logged() -> None:
     with Written(JsonFormatter()) as written:
         AccessLog().line(
-            AccessRecord(method="GET", path=f"/v1/runs?key={SECRET}", status=404, seconds=0.0)
+            AccessRecord(
+                method="GET",
+                path=f"/v1/runs?key={SECRET}",
+                status=404,
+                seconds=0.0,
+                stream=False,
+                bytes_out=0,
+            )
         )
     assert written.objects[0]["path"] == "/v1/runs"
     assert SECRET not in written.text
@@ -143,7 +154,14 @@ def test_a_request_cannot_forge_a_log_line(
     with Written(formatter) as written:
         AccessLog().line(
             AccessRecord(
-                method=method, path=forged, status=404, seconds=0.0, model=name, request_id=name
+                method=method,
+                path=forged,
+                status=404,
+                seconds=0.0,
+                model=name,
+                request_id=name,
+                stream=False,
+                bytes_out=0,
             )
         )
     assert len(written.lines) == 1
@@ -153,14 +171,25 @@ def test_a_request_cannot_forge_a_log_line(
 def test_a_path_cannot_forge_fields() -> None:
     with Written(TextFormatter()) as written:
         AccessLog().line(
-            AccessRecord(method="GET", path="/x 200 key=admin", status=404, seconds=0.0)
+            AccessRecord(
+                method="GET",
+                path="/x 200 key=admin",
+                status=404,
+                seconds=0.0,
+                stream=False,
+                bytes_out=0,
+            )
         )
     assert "GET /x%20200%20key=admin 404 seconds=0.0" in written.text
 
 
 def test_a_long_path_is_shortened() -> None:
     with Written(JsonFormatter()) as written:
-        AccessLog().line(AccessRecord(method="GET", path="/" * 60_000, status=404, seconds=0.0))
+        AccessLog().line(
+            AccessRecord(
+                method="GET", path="/" * 60_000, status=404, seconds=0.0, stream=False, bytes_out=0
+            )
+        )
     assert len(written.text) < 2_000
 
 

@@ -182,15 +182,38 @@ async def test_the_time_that_is_left_counts_down_between_two_reports(
     assert left[-4:] == [12, 10, 8, 1]
 
 
-async def test_a_second_prompt_to_warm_reports_no_second_loading(
+async def test_several_prompts_to_warm_are_one_preparation(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_engine(monkeypatch, [reading(100), *HELLO[1:]], [reading(300, 300), *HELLO[1:]])
+    first, second = [reading(50), reading(100)], [reading(200, 400), reading(400, 400)]
+    with_engine(monkeypatch, [*first, *HELLO[1:]], [*second, *HELLO[1:]])
     seen: list[WeightsProgress] = []
-    model.on_progress = seen.append
-    for text in ("hi", "a longer prompt"):
-        await model.warm(ModelRequest([Message.user(text)]))
-    assert [progress.stage for progress in seen] == ["loading", "loading", "reading", "reading"]
+
+    def on_progress(progress: WeightsProgress) -> None:
+        seen.append(progress)
+        assert model.preparation is not None
+
+    model.on_progress = on_progress
+    # By its length, the second prompt has three times as many tokens; it has four times as many.
+    await model.warm(*(ModelRequest([Message.user("word " * n)]) for n in (10, 30)))
+    assert [(each.stage, each.done, each.total) for each in seen] == [
+        ("loading", 0, 1),
+        ("loading", 1, 1),
+        ("reading", 50, 400),
+        ("reading", 100, 400),
+        ("reading", 300, 500),
+        ("reading", 500, 500),
+    ]
+    assert model.preparation is None
+
+
+async def test_a_preparation_that_fails_is_over(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_engine(monkeypatch, [reading(20), {"error": {"code": 500, "message": "no memory"}}])
+    with pytest.raises(ModelError, match="no memory"):
+        await model.warm(ModelRequest([Message.user("hi")]))
+    assert model.preparation is None
 
 
 async def test_a_model_is_ready_after_its_first_token_without_warming_too(

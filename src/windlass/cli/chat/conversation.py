@@ -10,6 +10,7 @@ import msgspec
 
 from windlass.cli.model_selection import ModelChoice, choose_model, load_model, open_client
 from windlass.client.options import RunOptions
+from windlass.client.request import ClientRequest
 from windlass.client.stream import AsyncStream
 from windlass.content import Message, Usage
 from windlass.errors import ConfigError
@@ -78,7 +79,8 @@ class TerminalChat:
             approve=approve,
             approval_timeout=APPROVAL_TIMEOUT,
         )
-        return AsyncStream(lambda: self._client.launch(prompt, None, options, chat=self._id))
+        request = ClientRequest(prompt, options=options)
+        return AsyncStream(lambda: self._client.launch(request, self._id))
 
     def remember(self, reply: Reply) -> None:
         """Continues after the reply. A call of a tool that cannot run here receives an error."""

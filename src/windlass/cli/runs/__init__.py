@@ -56,8 +56,8 @@ examples:
   windlass runs list --open
   windlass runs list --failed --json | jq -r '.[].error'
 
-states: running; interrupted (its process has exited: see resume; "cut off" in --json); or the stop
-reason of an ended run: answer, stopped, error, max_rounds, ..."""
+states: running; interrupted (its process has exited: see resume); or the stop reason of an ended
+run: answer, stopped, error, max_rounds, ..."""
 
 SHOW_EPILOG = """\
 examples:

@@ -60,8 +60,6 @@ from windlass.runs.export import ExportedApproval, ExportedCall, ExportedRound, 
 from windlass.runs.records import RunRecord, title_of
 
 HEADS = ("ID", "STARTED", "STATE", "ROUNDS", "MODEL", "TITLE")
-JSON_STATES = {"interrupted": "cut off"}
-"""States that the JSON output names differently from the table: scripts rely on these names."""
 
 
 class ListedRun(Struct):
@@ -96,7 +94,7 @@ def list_json(runs: Sequence[ListedRun]) -> list[dict[str, Any]]:
     return [
         {
             **msgspec.structs.asdict(run.record),
-            "state": JSON_STATES.get(run.state, run.state),
+            "state": run.state,
             "rounds": run.end.rounds if run.end else None,
             "usage": msgspec.structs.asdict(run.end.usage) if run.end else None,
         }

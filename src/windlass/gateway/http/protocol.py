@@ -4,6 +4,7 @@ import asyncio
 import functools
 import ipaddress
 import logging
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from windlass.gateway.http.context import Header
 from windlass.gateway.http.errors import headers_too_large, problem_headers
 from windlass.wires.errors import Problem
 from windlass.wires.openai_errors import error_body
@@ -24,6 +26,9 @@ log = logging.getLogger("windlass.gateway")
 HEADER_TIMEOUT = Problem(408, "The headers did not arrive in time.", "header_timeout")
 WARNING_SECONDS = 60.0
 """The shortest time between two warnings about too many connections."""
+VALID_HEADERS = re.compile(  # of which each is one line
+    rb'(?:[^\x00-\x1f\x7f()<>@,;:\\\[\]={} "]+: [^\x00-\x08\x0a-\x1f\x7f]*\r\n)*'
+)
 
 
 class Connections:
@@ -95,39 +100,81 @@ def address_key(host: str) -> str:
     return str(mapped or ipaddress.IPv6Address(int(address) >> 64 << 64))
 
 
-class JoinedHead:
-    """The transport of one response: writes its head together with the start of its body.
+class ResponseCycle(RequestResponseCycle):
+    """A request and its response, whose head is written together with the start of its body.
 
     uvloop writes at once, so two writes would be two system calls. A head whose body does not
-    follow in the same step of the event loop is written by itself.
+    follow in the same step of the event loop is written by itself. The headers are checked
+    together; their names are in lower case, as ASGI requires.
     """
 
-    __slots__ = ("_head", "_transport", "_written", "is_closing")
+    _head = b""
+    """The head of the response, while it is not written."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head, self._written = b"", False
-        self.is_closing = transport.is_closing
-
-    def write(self, data: bytes) -> None:
-        if self._written:
-            self._transport.write(data)
-        elif not self._head:
-            self._head = data
-            asyncio.get_running_loop().call_soon(self._flush)
+    async def send(self, message: Any) -> None:
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        kind = "http.response.body" if self.response_started else "http.response.start"
+        if self.response_complete or message["type"] != kind:
+            raise RuntimeError(f"Unexpected ASGI message {message['type']!r}")
+        if self.response_started:
+            self._add(message.get("body", b""), is_last=not message.get("more_body"))
         else:
-            self._head += data
-            self._flush()
+            self._begin(message["status"], [*self.default_headers, *message.get("headers", ())])
 
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
+    def _begin(self, status: int, headers: list[Header]) -> None:
+        self.response_started, self.waiting_for_100_continue = True, False
+        fields = dict(headers)
+        length, coding = fields.get(b"content-length"), fields.get(b"transfer-encoding", b"")
+        if length is not None:
+            self.expected_content_length, self.chunked_encoding = int(length), False
+        elif coding.lower() == b"chunked":
+            self.chunked_encoding = True
+        elif self.scope["method"] != "HEAD" and status not in (204, 304):
+            self.chunked_encoding = True
+            headers.append((b"transfer-encoding", b"chunked"))
+        if b"close" in fields.get(b"connection", b"").lower():
+            self.keep_alive = False
+        elif not self.keep_alive:
+            headers.append((b"connection", b"close"))
+        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        if lines.count(b"\r\n") != len(headers) or not VALID_HEADERS.fullmatch(lines):
+            raise RuntimeError("Invalid HTTP header.")
+        self._head = STATUS_LINE[status] + lines + b"\r\n"
+        asyncio.get_running_loop().call_soon(self._flush)
+
+    def _add(self, body: bytes, *, is_last: bool) -> None:
+        pieces = [self._head]
+        self._head = b""
+        if self.scope["method"] == "HEAD":
+            self.expected_content_length = 0
+        elif self.chunked_encoding:
+            if body:
+                pieces += (b"%x\r\n" % len(body), body, b"\r\n")
+            if is_last:
+                pieces.append(b"0\r\n\r\n")
+        else:
+            self.expected_content_length -= len(body)
+            if self.expected_content_length < 0:
+                raise RuntimeError("Response content longer than Content-Length")
+            pieces.append(body)
+        self.transport.write(b"".join(pieces))
+        if not is_last:
+            return
+        if self.expected_content_length:
+            raise RuntimeError("Response content shorter than Content-Length")
+        self.response_complete = True
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
     def _flush(self) -> None:
-        if not self._written:
-            self._written = True
-            self._transport.write(self._head)
-            self._head = b""
+        head, self._head = self._head, b""
+        if head:
+            self.transport.write(head)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -195,7 +242,7 @@ class BoundedProtocol(HttpToolsProtocol):
             socket.on_lost = functools.partial(self._open_connections.leave, self._address)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        cycle.transport = cast("asyncio.Transport", JoinedHead(cycle.transport))
+        cycle.__class__ = ResponseCycle  # uvicorn made it, and offers no other place to choose
         if self._open_connections.handing_over:
             cycle.keep_alive = False
         super()._start_asgi_task(cycle, app)

@@ -104,15 +104,10 @@ class Limit(NamedTuple):
 
 
 def has_budget(key: KeyConfig | None) -> bool:
-    return key is not None and any(
-        limit is not None
-        for limit in (
-            key.max_tokens_per_day,
-            key.max_cost_per_day,
-            key.max_tokens_per_month,
-            key.max_cost_per_month,
-        )
-    )
+    if key is None:
+        return False
+    has_tokens = not (key.max_tokens_per_day is key.max_tokens_per_month is None)
+    return has_tokens or has_cost_budget(key)
 
 
 def has_cost_budget(key: KeyConfig | None) -> bool:

@@ -82,5 +82,5 @@ class EnforcedModel(ModelWrapper):
         finally:
             del problem  # its traceback holds this frame
 
-    async def warm(self, request: ModelRequest) -> None:
-        await warmed(self._model, request)
+    async def warm(self, *requests: ModelRequest) -> None:
+        await warmed(self._model, *requests)

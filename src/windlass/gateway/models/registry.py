@@ -263,6 +263,8 @@ class McpServers:
             for server in (*self._toolsets, *self._with_login)
             if any(name.startswith(f"{server}{SEPARATOR}") for name in names)
         ]
+        if not used:
+            return ()
         listed = await asyncio.gather(*(self._listed(server, owner) for server in used))
         found = {tool.name: tool for tools in listed for tool in tools}
         return tuple(named_tools(names, found).values())

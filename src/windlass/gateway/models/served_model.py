@@ -36,7 +36,7 @@ from windlass.runs.planning import Planner
 from windlass.settings import FunctionCallingSettings, Mode
 from windlass.tool import OnInterrupt, Tool
 from windlass.tool.declarations import InvalidSchema
-from windlass.wires.errors import InvalidRequest
+from windlass.wires.errors import InvalidRequest, Problem
 
 if TYPE_CHECKING:
     from windlass.toolsets.mcp.sampling import Sampled
@@ -51,6 +51,8 @@ _PREPARATIONS = {
     "loading": "The model is loading",
     "reading": "The model is reading its instructions and tools",
 }
+_MAX_SILENCE = 10
+"""Seconds that a client without a stream waits for a model that is not ready."""
 _MAX_CACHED_BYTES = 256 * 1024
 _MAX_CACHED_LISTS = 128
 _REFERENCES = re.compile(rb"\$ref|\\u")
@@ -109,7 +111,6 @@ class ServedModel:
         """The wire of its provider; empty if it has none."""
         upstream = EnforcedModel(Upstream(model, config.name))
         self._planner = Planner(upstream, settings, executor, config.mode or settings.mode)
-        self._is_warming = False
         self.own = own
         """The tools that do not depend on MCP servers or workers."""
         self._offers = ToolOffers(own, request_limits)
@@ -134,11 +135,7 @@ class ServedModel:
         offer = self._offers.of(NO_CLIENT_TOOLS, remote)
         messages = self.with_system((Message.user("Hello"),))
         request = ModelRequest(messages=messages, tools=offer.declarations)
-        self._is_warming = True
-        try:
-            await self._planner.modes.warm(request)
-        finally:
-            self._is_warming = False
+        await self._planner.modes.warm(request)
         return True
 
     async def sample(self, messages: tuple[Message, ...], max_tokens: int) -> "Sampled":
@@ -159,10 +156,7 @@ class ServedModel:
     def preparation(self) -> Preparation | None:
         """What a local model does before it can answer; None if it is ready."""
         preparation: object = getattr(self.model, "preparation", None)
-        if isinstance(preparation, Preparation):
-            return preparation
-        # Between two prompts, the model itself is ready.
-        return Preparation("reading") if self._is_warming else None
+        return preparation if isinstance(preparation, Preparation) else None
 
     def notice(self) -> str:
         """A sentence for the client of a model that is not ready; empty otherwise."""
@@ -172,6 +166,16 @@ class ServedModel:
         left = preparation.seconds_left
         about = f" (about {left} s left)" if left else ""
         return f"{_PREPARATIONS[preparation.stage]}{about}..."
+
+    def refusal(self) -> Problem | None:
+        """The answer to a client without a stream, if it would wait long for the model."""
+        preparation = self.preparation
+        left = preparation.seconds_left if preparation else None
+        if preparation is None or left is None or left <= _MAX_SILENCE:
+            return None
+        doing = _PREPARATIONS[preparation.stage]
+        message = f"{doing}. Retry in {left} s, or stream the answer."
+        return Problem(503, message, "model_not_ready", retry_after=left)
 
     @property
     def mode(self) -> Mode:

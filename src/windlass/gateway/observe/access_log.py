@@ -34,7 +34,7 @@ _UNRESERVED = "/:@!$&'()*+,;="
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/_.-]{1,200}")
 
 
-class AccessRecord(Struct, frozen=True, kw_only=True):
+class AccessRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The fields of an access line; fields that are None are left out.
 
     `key` and `model` are names from the configuration, not text from the client.
@@ -53,10 +53,10 @@ class AccessRecord(Struct, frozen=True, kw_only=True):
     tool_runs: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
-    stream: bool = False
+    stream: bool
     client: str | None = None
     request_id: str | None = None
-    bytes_out: int = 0
+    bytes_out: int
 
 
 class AccessLog:
@@ -68,11 +68,13 @@ class AccessLog:
     def line(self, record: AccessRecord) -> None:
         if not self._log.isEnabledFor(logging.INFO):
             return
-        fields = {
-            name: value if type(value) is not str else _safe(value)
-            for name, value in msgspec.structs.asdict(record).items()
-            if value is not None
-        }
+        fields = msgspec.to_builtins(record)
+        texts = "".join([value for value in fields.values() if type(value) is str])
+        if texts != _safe(texts):
+            fields = {
+                name: value if type(value) is not str else _safe(value)
+                for name, value in fields.items()
+            }
         path = fields["path"] = _path(record.path)
         fields["seconds"] = round(record.seconds, 6)
         # `Logger.info` would search the stack for its caller, which is slow.

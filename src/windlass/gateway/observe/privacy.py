@@ -8,8 +8,7 @@ harmless fields. An exception keeps its type and its traceback.
 import logging
 import os
 import traceback
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -94,14 +93,19 @@ _LIBRARIES = frozenset(
 _hiding: ContextVar[bool] = ContextVar("windlass_hides_content", default=False)
 
 
-@contextmanager
-def hide_content(hide: bool) -> Generator[None]:
+class hide_content:  # noqa: N801 - used like a function
     """Redacts the log records of this context and of the tasks that it starts."""
-    token = _hiding.set(hide)
-    try:
-        yield
-    finally:
-        _hiding.reset(token)
+
+    __slots__ = ("_hide", "_token")
+
+    def __init__(self, hide: bool) -> None:
+        self._hide = hide
+
+    def __enter__(self) -> None:
+        self._token = _hiding.set(self._hide)
+
+    def __exit__(self, *_: object) -> None:
+        _hiding.reset(self._token)
 
 
 class _RedactingFilter(logging.Filter):

@@ -41,6 +41,8 @@ from windlass.wires.tokens import estimated_tokens
 
 WATCH_DELAY = 0.1
 """Seconds before the gateway starts to watch for a disconnect."""
+PREPARING_HEARTBEAT = 1.0
+"""Seconds between the heartbeats of a stream while its model is not ready."""
 CALL_SIZE = 256
 """Approximate bytes that a call adds to an answer."""
 MODE_HEADER = b"x-function-calling-mode"
@@ -394,8 +396,10 @@ class _StreamedAnswer:
         last_sent = time.monotonic()
         while True:
             idle = time.monotonic() - last_sent
+            # A client sees soon that its request is accepted, even if the model is not ready yet.
+            heartbeat = PREPARING_HEARTBEAT if self._run.plan.notice() else self._heartbeat
             try:
-                batch = await events.some(max(0.0, self._heartbeat - idle))
+                batch = await events.some(max(0.0, heartbeat - idle))
             except StorageError:
                 return await self._end(b"")
             if self._watch.run_continues:
@@ -410,7 +414,7 @@ class _StreamedAnswer:
                 return await self._write(data + self._writer.end(None), more=False)
             if (batch and batch[-1].done) or (not batch and events.over):
                 return await self._end(data)
-            if not data and time.monotonic() - last_sent >= self._heartbeat:
+            if not data and time.monotonic() - last_sent >= heartbeat:
                 data = self._writer.heartbeat
             if data:
                 await self._write(data)

@@ -14,6 +14,7 @@ from windlass.jsontext import encode_json, is_larger
 from windlass.reply import Reply
 from windlass.runs.encoding import are_large, encoded
 from windlass.runs.event_log import Follower, MemoryLog
+from windlass.runs.origin import Origin
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 from windlass.wires.fields import JsonObject
@@ -21,6 +22,10 @@ from windlass.wires.fields import JsonObject
 MAX_COMPACT_BYTES = 2**18
 """The size of a request, a tool result or all other events above which events are not encoded:
 encoding would block the event loop, and would save little, because most of the memory is text."""
+FEW_EVENTS = 16
+MAX_SMALL_REQUEST = 2**13
+"""The events of a run with fewer events and a smaller request are not encoded: it takes longer than
+it is worth, because at many requests a second finished runs are soon forgotten."""
 RUN_BYTES = 1_200
 """The approximate memory of a run without its events."""
 
@@ -38,12 +43,13 @@ class FinishedRun:
         "_count",
         "_events",
         "_log",
+        "_origin",
         "_shared",
         "_state",
+        "_tools",
         "call_ids",
         "held",
         "id",
-        "origin",
         "owner",
         "size",
         "stored",
@@ -51,7 +57,7 @@ class FinishedRun:
 
     def __init__(self, run: GatewayRun, log: RunLog | None) -> None:
         self.id, self.owner = run.id, run.owner
-        self.origin = run.origin.with_tools(run.plan.tools)
+        self._origin, self._tools = run.origin, run.plan.tools
         state = run.state()
         self._state = _exact(encode_json(state))
         self.call_ids = run.call_ids
@@ -69,6 +75,10 @@ class FinishedRun:
         self.size += len(self._events) if isinstance(self._events, bytes) else run.size
         self.size += run.request_size if run.origin.answer else 0  # it may repeat the request
         clear_frames(run.error)
+
+    @property
+    def origin(self) -> Origin:
+        return self._origin.with_tools(self._tools)
 
     async def state(self) -> RunState:
         return _states.decode(self._state)
@@ -120,7 +130,8 @@ def _compact(events: Sequence[RunEvent], request_size: int) -> bytes | Sequence[
 
     The events of a long run are packed already.
     """
-    if not isinstance(events, tuple):
+    few = len(events) <= FEW_EVENTS and request_size <= MAX_SMALL_REQUEST
+    if few or not isinstance(events, tuple):
         return events
     results = (event.response.response for event in events if type(event) is ToolRunEnded)
     large = are_large(events)

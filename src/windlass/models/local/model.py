@@ -130,20 +130,34 @@ class LocalModel:
         finally:
             self.on_progress = usual
 
-    async def warm(self, request: ModelRequest) -> None:
-        """Processes the prompt in advance: later prompts with the same beginning are faster.
+    async def warm(self, *requests: ModelRequest) -> None:
+        """Processes prompts in advance: later prompts with the same beginning are faster.
 
-        Raises `ModelError` if the prompt is too long, and `ConfigError` if loading fails.
+        They are one preparation, which ends with the last of them. Raises `ModelError` if a prompt
+        is too long, and `ConfigError` if loading fails.
         """
         self._ready = False
+        try:
+            await self._read_in_advance(requests)
+        finally:
+            self._ready = True  # a preparation that failed is over too; a request reports why
+
+    async def _read_in_advance(self, requests: Sequence[ModelRequest]) -> None:
         if not (await self._engine()).is_loaded:
             await self.load()
-        settings = replace(request.settings, max_tokens=1, response_schema=None)
-        asked = replace(request, settings=settings)
-        async with aclosing(self._events(asked, self._report_reading)) as events:
-            async for _ in events:
-                pass
-        self._ready = True
+        prompts = _Prompts(requests)
+
+        def report(size: PromptSize) -> None:
+            if size.tokens:
+                self._report(prompts.progress(size))
+
+        for request in requests:
+            settings = replace(request.settings, max_tokens=1, response_schema=None)
+            asked = replace(request, settings=settings)
+            async with aclosing(self._events(asked, report)) as events:
+                async for _ in events:
+                    pass
+            prompts.begin_next()
 
     @property
     def preparation(self) -> Preparation | None:
@@ -158,10 +172,6 @@ class LocalModel:
         self._stage.update(progress)
         if self.on_progress:
             self.on_progress(progress)
-
-    def _report_reading(self, size: "PromptSize") -> None:
-        if size.tokens:
-            self._report(WeightsProgress("reading", min(size.read, size.tokens), size.tokens))
 
     async def aclose(self) -> None:
         """Does nothing: the weights stay loaded for other models. `engine.unload` frees them."""
@@ -302,6 +312,32 @@ class _Stage:
         expected = (self._updated - self._began) * rest / done
         left = ceil(expected - (time.monotonic() - self._updated))
         return Preparation(stage, max(left, 1 if rest else 0))
+
+
+class _Prompts:
+    """How far several prompts are read, in tokens.
+
+    The tokens of a prompt are known when the model begins to read it. Later prompts are expected to
+    have as many tokens for their length.
+    """
+
+    def __init__(self, requests: Sequence[ModelRequest]) -> None:
+        self._lengths = [
+            sum(len(message.text) for message in request.messages) or 1 for request in requests
+        ]
+        self._read = self._tokens = 0
+
+    def progress(self, size: "PromptSize") -> WeightsProgress:
+        self._tokens = size.tokens
+        length, *later = self._lengths
+        expected = size.tokens * (length + sum(later)) // length
+        return WeightsProgress(
+            "reading", self._read + min(size.read, size.tokens), self._read + expected
+        )
+
+    def begin_next(self) -> None:
+        self._read += self._tokens
+        self._lengths = self._lengths[1:]
 
 
 class PromptSize(Struct, frozen=True):
