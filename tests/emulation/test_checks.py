@@ -193,18 +193,27 @@ async def test_a_step_that_uses_the_only_number_of_a_result_is_not_written_again
 
 @pytest.mark.parametrize(
     ("prompt", "value"),
-    [("How strong is the wind in Paris, in mph?", 9), ("Temperature in Paris, in mph?", 21)],
+    [("Twice the wind of Paris?", "9 * 2"), ("Twice the temperature in Paris?", "21 * 2")],
 )
-async def test_the_request_names_the_field_of_a_result(prompt: str, value: int) -> None:
-    model, inner = small(f'{PARIS}\nresult = convert(value=paris, to="mph")')
-    events = await events_of(model, after_result(prompt, {"temperature": 21, "wind_kmh": 9}))
-    assert made_by(events) == [("convert", {"value": value, "to": "mph"})]
+async def test_the_request_names_the_field_of_a_result(prompt: str, value: str) -> None:
+    parameters = {"type": "object", "properties": {"formula": {"type": "string"}}}
+    calculate = FunctionDeclaration("calculate", "Calculates.", parameters)
+    model, inner = small(f'{PARIS}\nresult = calculate(formula=f"{{paris}} * 2")')
+    request = after_result(prompt, {"temperature": 21, "wind_kmh": 9})
+    events = await events_of(model, replace(request, tools=(WEATHER, calculate)))
+    assert made_by(events) == [("calculate", {"formula": value})]
     assert len(inner.requests) == 1
 
 
 async def test_a_further_call_with_a_made_up_argument_is_left_out() -> None:
     model, _ = small(f'{PARIS}\nother = convert(value=3, to="quadrants")', "Yes")
     events = await events_of(model, question("Weather in Paris, and 3 other things?"))
+    assert made_by(events) == [("get_weather", {"city": "Paris"})]
+
+
+async def test_a_further_call_with_a_made_up_number_is_left_out() -> None:
+    model, _ = small(f'{PARIS}\nother = convert(value=100000, to="km")', "Yes")
+    events = await events_of(model, question("Weather in Paris, and how many km are 3 miles?"))
     assert made_by(events) == [("get_weather", {"city": "Paris"})]
 
 
@@ -573,16 +582,34 @@ async def test_a_made_up_number_becomes_a_call() -> None:
         ('x = convert(value=1, to="paris")', 0),
         ('x = convert(value=1, to="mph")', 1),
         ('x = convert(value=paris["wind"], to="m/s")', 1),
+        ("x = get_weather(city=f\"{paris['wind']} km\")", 0),
     ],
-    ids=["nothing new", "a value of the request", "a result"],
+    ids=["nothing new", "a value of the request", "a result", "a result in a text"],
 )
 async def test_a_call_for_a_made_up_number_has_a_result_or_a_new_value(
     call: str, made: int
 ) -> None:
     model, inner = small(PARIS, "The wind has 6.2 mph.", call, "The wind has 6.2 mph.")
-    request = after_result("How strong is the wind in Paris, in mph?", {"wind": 10, "celsius": 8})
+    request = after_result("The wind of Paris as mph?", {"wind": 10, "celsius": 8})
     assert len(calls_of(await events_of(model, request))) == made
     assert inner.requests[2].messages[-1].text.endswith("\n# The wind has x mph.\n")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "calls"),
+    [
+        ("How strong is the wind in Paris, in knots?", 1),
+        ("How strong is the wind in Paris, in total?", 0),
+        ("What is the weather in Paris, in knots?", 0),
+    ],
+    ids=["a unit", "no unit", "no number"],
+)
+async def test_a_result_in_another_unit_than_asked_for_is_converted(
+    prompt: str, calls: int
+) -> None:
+    model, _ = small(PARIS, 'x = convert(value=paris["wind"], to="knots")', "The wind has 9.")
+    request = after_result(prompt, {"wind": 9, "celsius": 8})
+    assert len(calls_of(await events_of(model, request))) == calls
 
 
 async def test_a_program_ends_at_a_call_whose_comment_is_not_about_the_request() -> None:
@@ -630,6 +657,12 @@ async def test_an_answer_without_the_last_result_is_written_again_from_it_alone(
     assert text_of(await events_of(model, request)) == "It is 69.8 fahrenheit."
     assert "celsius" in inner.requests[1].messages[-1].text
     assert "celsius" not in inner.requests[2].messages[-1].text
+
+
+async def test_an_answer_with_a_made_up_number_for_the_last_result_leads_to_no_call() -> None:
+    model, inner, request = chained("It is 70.5 fahrenheit.", "It is 69.8 fahrenheit.")
+    assert text_of(await events_of(model, request)) == "It is 69.8 fahrenheit."
+    assert len(inner.requests) == 3
 
 
 async def test_an_answer_with_the_last_result_rounded_stays() -> None:
@@ -701,7 +734,7 @@ async def test_a_call_with_a_number_that_nobody_gave_needs_more_certainty() -> N
 
 @pytest.mark.parametrize(
     ("purpose", "value", "called"),
-    [("the weather in Paris from a shop", 9, 1), ("three miles", 9, 2), ("the weather", 3, 2)],
+    [("the weather in Paris from a shop", 2, 1), ("three miles", 2, 2), ("the weather", 3, 2)],
     ids=["nothing new", "another word", "another value"],
 )
 async def test_a_further_function_for_the_same_thing_is_left_out(

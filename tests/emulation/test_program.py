@@ -120,6 +120,7 @@ def test_calls_are_read_in_order_with_what_they_need() -> None:
             {"t": {"now": 7, "max": 9}},
             {"value": 7, "to": "k"},
         ),
+        ("x = convert(value=t['t'], to='k')", {"t": {"t": 7, "max": 9}}, {"value": 7, "to": "k"}),
         ("x = convert(value=t.now, to='k')", {"t": {"now": 7, "max": 9}}, {"value": 7, "to": "k"}),
         ("x = convert(value=t, to='k')", {"t": {"t": 7, "max": 9}}, {"value": 7, "to": "k"}),
         ("x = convert(value=t, to='k')", {"t": {"value": 1, "result": 2}}, {"value": 2, "to": "k"}),
@@ -194,6 +195,12 @@ def test_a_number_that_was_an_argument_is_no_result(output: Any, left: Any) -> N
     program = read('a = convert(value=3, to="l")')
     values, _ = program.values([made("convert", '{"value":3,"to":"l"}', output)])
     assert values == {"a": left}
+
+
+def test_a_formula_that_was_an_argument_is_no_result() -> None:
+    output = {"expression": "8 - 3", "result": 5}
+    call = made("calculate", '{"expression":"8 - 3"}', output)
+    assert call.answer == {"result": 5}
 
 
 def test_a_call_that_was_put_right_is_the_step_s_own() -> None:
@@ -297,22 +304,6 @@ def test_the_items_of_a_list_have_the_type_that_the_schema_asks_for(
     assert list(map(type, made)) == list(map(type, expected))
 
 
-def test_a_conversion_into_the_same_unit_is_left_out() -> None:
-    convert = FunctionDeclaration(
-        "convert", "", {"type": "object", "properties": {"value": {}, "source": {}, "to": {}}}
-    )
-    program = Program.read(
-        't = weather(city="Rome")\n'
-        'c = convert(value=t, source="celsius", to="celsius")\n'
-        'd = calculate(expression=f"{c} * 3")',
-        [*FUNCTIONS, *signatures([convert])],
-    )
-    assert [step.line for step in program.steps] == [
-        't = weather(city="Rome")',
-        'd = calculate(expression=f"{t} * 3")',
-    ]
-
-
 def test_a_step_knows_how_likely_its_call_ended_before_each_argument() -> None:
     text = '# rome\nr = weather(city="Rome, x=1", unit="c")\ndone'
     ends = {text.index("(city"): 0.01, text.index(', unit="c"'): 0.4}
@@ -336,6 +327,14 @@ def test_a_call_in_a_formula_is_a_step_of_its_own(formula: str) -> None:
     assert (first.function.name, first.call_arguments({})) == ("weather", {"city": "Rome"})
     assert second.needs == {first.variable}
     assert second.call_arguments({first.variable: 18}) == {"expression": "18 + 12"}
+
+
+def test_two_calls_in_a_formula_are_two_steps() -> None:
+    formula = "weather(city='Rome') - weather(city='Oslo')"
+    first, second, last = read(f'x = calculate(expression="{formula}")').steps
+    assert [each.call_arguments({})["city"] for each in (first, second)] == ["Rome", "Oslo"]
+    values = {first.variable: 18, second.variable: 3}
+    assert last.call_arguments(values) == {"expression": "18 - 3"}
 
 
 @pytest.mark.parametrize("text", ["print(weather(city='Rome'))", "weather(city='Rome')", "f() + 1"])

@@ -66,22 +66,3 @@ def test_a_choice_that_the_request_names_is_filled_in(
     arguments: str, said: str, expected: dict[str, str]
 ) -> None:
     assert named_choices(_step(arguments), said) == expected
-
-
-@pytest.mark.parametrize(
-    ("formula", "expected"),
-    [
-        ("18 * 250", "0.18 * 250"),
-        ("250 * 18", "250 * 0.18"),
-        ("250 - 18 * 250", "250 - 0.18 * 250"),
-        ("18 * 250 / 100", "18 * 250 / 100"),
-        ("0.18 * 250", "0.18 * 250"),
-        ("2 ** 18", "2 ** 18"),
-        ("18% of 250", "18% of 250"),
-        ("18 * x", "18 * x"),
-    ],
-)
-def test_a_percentage_is_a_share_in_a_product(formula: str, expected: str) -> None:
-    text = {"type": "string"}
-    assert in_asked_form("formula", formula, text, "Take 18% of 250 pounds") == expected
-    assert in_asked_form("formula", formula, text, "Take 18 times 250") == formula

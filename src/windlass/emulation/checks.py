@@ -43,6 +43,7 @@ from windlass.emulation.program import (
     Signature,
     Step,
     Unresolved,
+    is_number,
 )
 from windlass.emulation.prompt import quoted, result_sentence
 from windlass.emulation.task import (
@@ -78,6 +79,7 @@ _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 
 _LOOP = re.compile(r"(?=.*\D)(.{4,30}?)\1{7}$")
 """The end of a text that would go on until the token limit."""
+_NO_WORDS = re.compile(r"[^a-zA-Z]*\d[^a-zA-Z]*")
 _LIKELY = 0.25
 """How likely it must be that a request asks for a call."""
 _MAX_NO_CALL = 0.6
@@ -179,6 +181,12 @@ class CheckedModel:
                     yield event
                 elif text := sentences.feed(event.text):
                     yield TextDelta(text)
+        if sentences.awaits:
+            log.info("%s answered without the last result; it answers again", self.name)
+            async with self._answer(task, end.usage, only_last=True) as events:
+                async for event in events:
+                    yield event
+            return
         if sentences.end():
             calls, usage = await another(sentences.doubtful())
             end = replace(end, usage=end.usage + usage)
@@ -187,12 +195,6 @@ class CheckedModel:
                 for event in _turn(task, calls, end.usage):
                     yield event
                 return
-        if sentences.awaits:
-            log.info("%s answered without the last result; it answers again", self.name)
-            async with self._answer(task, end.usage, only_last=True) as events:
-                async for event in events:
-                    yield event
-            return
         if sentences.held:
             yield TextDelta(sentences.held)
         yield end
@@ -215,6 +217,11 @@ class CheckedModel:
                 spent += usage
                 if call is not None and task.may_make(call, calls):
                     calls.append(call)
+        if not calls and (unit := task.missing_unit()):
+            call, usage = await self._missing_step(task, program, values, f"that in {unit}")
+            spent += usage
+            if call is not None and unit.removesuffix("s") in call.json and task.may_make(call):
+                calls.append(call)
         if calls:
             for event in _turn(task, calls, spent):
                 yield event
@@ -316,19 +323,18 @@ class CheckedModel:
     ) -> tuple[FunctionCall | None, Usage]:
         """The call of a step, with the results of the steps before it.
 
-        If a result has several values, and the request names none of them, the model writes the
-        step again, with the results in front of it.
+        If it is not clear which value of a result the step means, and it has other arguments, the
+        model writes it again, with the results in front of it: it then knows their units. For one
+        argument, the field that the request names is enough.
         """
-        for known in (values, task.named_fields(step, values)):
-            call = _certain(task, step, known)
-            if call is not None or not step.needs:
-                return call, Usage()
-        again, spent = await self._written_again(
-            task, program, values, [step.function], step.purpose
-        )
-        if again is not None and _uses(again, values):
-            return _certain(task, again, values), spent
-        return None, spent
+        spent, call = Usage(), _certain(task, step, values)
+        if call is None and step.needs and len(step.arguments) > 1:
+            again, spent = await self._written_again(
+                task, program, values, [step.function], step.purpose
+            )
+            if again is not None and _uses(again, values):
+                call = _certain(task, again, values)
+        return call or _certain(task, step, task.named_fields(step, values)), spent
 
     async def _written_again(
         self,
@@ -350,17 +356,19 @@ class CheckedModel:
     ) -> tuple[FunctionCall | None, Usage]:
         """A call that no step of the program has, but that the request needs.
 
-        It has a result, or a value of the request that no call has: the model has to write some
-        call. `purpose` is the comment of the call.
+        It calculates with a result, or has a value of the request that no call has: the model has
+        to write some call. `purpose` is the comment of the call.
         """
         called = {each.call.name for each in task.made()}
         others = [each for each in task.functions if each.tool.name not in called]
         if not others:
             return None, Usage()
         step, spent = await self._written_again(task, program, values, others, purpose)
-        if step is None or not (_uses(step, values) or task.has_new_value(step, program.steps)):
+        call = None if step is None else _certain(task, step, values)
+        if step is None or call is None:
             return None, spent
-        return _certain(task, step, values), spent
+        fits = _calculates(call) if _uses(step, values) else task.has_new_value(step, program.steps)
+        return call if fits else None, spent
 
     async def _wanted(self, task: Task, program: Program, no_call: float) -> tuple[bool, Usage]:
         """Whether the request asks for what the first function of the program does.
@@ -526,6 +534,13 @@ def _uses(step: Step, values: dict[str, Any]) -> bool:
         return True
     results = {value for value, _ in numbers_in(compact_json(values))}
     return any(value in results for value, _ in numbers_in(step.line))
+
+
+def _calculates(call: FunctionCall) -> bool:
+    """Whether an argument is a number or a formula, and not a text about a number."""
+    given = call.arguments
+    values = () if isinstance(given, str) else given.values()
+    return any(is_number(each) or _NO_WORDS.fullmatch(str(each)) for each in values)
 
 
 def _call(step: Step, arguments: dict[str, Any]) -> FunctionCall:

@@ -240,15 +240,15 @@ class Made(Struct, frozen=True):
     def answer(self) -> Any:
         """The output without the numbers that were arguments, if another number is left.
 
-        Many functions return their arguments beside the result.
+        Many functions return their arguments beside the result, such as a formula.
         """
         given = self.call.arguments
         if not isinstance(self.output, dict) or isinstance(given, str):
             return cast("Any", self.output)
         fields = cast("dict[str, Any]", self.output)
-        numbers = [each for each in given.values() if is_number(each)]
+        numbers = [each for each in given.values() if _has_digits(each)]
         left = {
-            key: each for key, each in fields.items() if not (is_number(each) and each in numbers)
+            key: each for key, each in fields.items() if not (_has_digits(each) and each in numbers)
         }
         return left if any(map(is_number, left.values())) else fields
 
@@ -278,7 +278,6 @@ class Program:
         by_name = {function.name: function for function in functions}
         steps: list[Step] = []
         variables: set[str] = set()
-        same: dict[str, str] = {}
         purpose, end, ended = "", 0, 0.0
         for whole in text.splitlines(keepends=True):
             line, start, end = whole.strip(), end, end + len(whole)
@@ -287,11 +286,9 @@ class Program:
                 purpose = line.removeprefix("#").strip()
                 continue
             doubts = {each[1]: call_end(start + each.start()) for each in _ARGUMENT.finditer(whole)}
-            for part in _apart(_renamed(line, same), by_name, variables):
+            for part in _apart(line, by_name, variables):
                 step = _step(part, by_name, variables, purpose, doubts, ended)
-                if step is not None and (value := _unchanged(step)):
-                    same[step.variable] = value
-                elif step is not None:
+                if step is not None:
                     variables.add(step.variable)
                     steps.append(step)
             purpose, ended = "", 0.0
@@ -325,6 +322,10 @@ def numbers_of(expression: ast.expr) -> list[float]:
     return [node.value for node in nodes if isinstance(node.value, int | float)]
 
 
+def _has_digits(value: Any) -> bool:
+    return is_number(value) or (isinstance(value, str) and any(map(str.isdigit, value)))
+
+
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -336,36 +337,44 @@ def _has(call: FunctionCall, step: Step, values: Mapping[str, Any]) -> bool:
         return False
 
 
-def _unchanged(step: Step) -> str | None:
-    """The variable that the step would convert into its own unit; None for other steps."""
-    texts = [each.value for each in step.arguments.values() if isinstance(each, ast.Constant)]
-    units = [each for each in texts if isinstance(each, str)]
-    values = [each.id for each in step.arguments.values() if isinstance(each, ast.Name)]
-    if len(units) == 2 and units[0] == units[1] and len(step.arguments) == 3:
-        return next((each for each in values if each in step.needs), None)
-    return None
-
-
-def _renamed(line: str, same: Mapping[str, str]) -> str:
-    """The line with the variables that other variables are the same as."""
-    for variable, value in same.items():
-        line = re.sub(rf"\b{re.escape(variable)}\b(?! = )", value, line)
-    return line
-
-
 def _apart(line: str, functions: Mapping[str, Signature], variables: set[str]) -> list[str]:
-    """The line, or two: a call in a formula, such as "price(of='tea') * 2", has its own line."""
-    names = "|".join(map(re.escape, functions))
-    calls = re.finditer(rf"\b(?:{names})\([^()]*\)", line)
-    inner = next((each for each in calls if each.start() > line.find("(")), None)
-    if inner is None:
+    """The line, after a line for each call in its arguments: "price(of='tea') * 2" has one."""
+    try:
+        [statement] = ast.parse(line).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return [line]
-    variable = f"step_{len(variables) + 1}"
-    first = f"{variable} = {inner[0]}".replace('\\"', '"')
-    rest = f"{line[: inner.start()]}{variable}{line[inner.end() :]}"
-    outer = _step(rest, functions, variables | {variable}, "", {}, 0.0)
-    is_formula = outer is not None and variable in outer.needs
-    return [first, rest] if is_formula and _step(first, functions, set(), "", {}, 0.0) else [line]
+    inner = _InnerCalls(functions, len(variables))
+    if isinstance(statement, ast.Assign) and isinstance(outer := statement.value, ast.Call):
+        for each in outer.keywords:
+            each.value = inner.visit(each.value)
+    return [*inner.lines, ast.unparse(statement)] if inner.lines else [line]
+
+
+class _InnerCalls(ast.NodeTransformer):
+    """Replaces calls, also those in the text of a formula, with variables."""
+
+    def __init__(self, functions: Mapping[str, Signature], known: int) -> None:
+        self._functions, self._known = functions, known
+        self.lines: list[str] = []
+        """The calls, each assigned to its variable."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if not isinstance(node.func, ast.Name) or node.func.id not in self._functions:
+            return node
+        variable = f"step_{self._known + len(self.lines) + 1}"
+        self.lines.append(f"{variable} = {ast.unparse(node)}")
+        return ast.Name(variable)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if not isinstance(node.value, str):
+            return node
+        try:
+            formula = ast.parse(node.value.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return node
+        before = len(self.lines)
+        replaced = self.visit(formula) if isinstance(formula, ast.BinOp) else node
+        return replaced if len(self.lines) > before else node
 
 
 def _step(
@@ -473,11 +482,17 @@ class _Reader:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
                 return self._calculated(type(op), self.value(left), self.value(right))
             case ast.Subscript(value=inner, slice=index):
-                return _item(self.value(inner), self.value(index))
+                return _item(self._whole(inner), self.value(index))
             case ast.Attribute(value=inner, attr=name):
-                return _item(self.value(inner), name)
+                return _item(self._whole(inner), name)
             case _:
                 raise Unresolved(ast.unparse(node))
+
+    def _whole(self, node: ast.expr) -> Any:
+        """The value of an expression of which a part is wanted."""
+        if isinstance(node, ast.Name) and node.id in self._values:
+            return self._values[node.id]
+        return self.value(node)
 
     def _variable(self, name: str) -> Any:
         if name in self._values:
@@ -529,7 +544,7 @@ class _Reader:
             raise Unresolved(str(error)) from error
 
     def _number(self, value: Any) -> float:
-        found = _number_in(value)
+        found = number_in(value)
         if found is None:
             raise Unresolved(compact_json(value)[:80])
         return found
@@ -573,13 +588,13 @@ def _scalar(value: Any) -> Any:
     """The one value that a result has. Raises `Unresolved` if it has several."""
     if not isinstance(value, dict | list):
         return value
-    number = _number_in(cast("Any", value))
+    number = number_in(cast("Any", value))
     if number is None:
         raise Unresolved(compact_json(cast("Any", value))[:80])
     return number
 
 
-def _number_in(value: Any) -> float | None:
+def number_in(value: Any) -> float | None:
     """The number that a result has: its own, the only one, or the one that is called result."""
     match value:
         case bool() | None:
@@ -593,9 +608,9 @@ def _number_in(value: Any) -> float | None:
             fields = cast("dict[str, Any]", value)
             for key in _RESULT_KEYS:
                 if isinstance(fields.get(key), int | float):
-                    return _number_in(fields[key])
+                    return number_in(fields[key])
             numbers = [each for each in fields.values() if isinstance(each, int | float)]
-            return _number_in(numbers[0]) if len(numbers) == 1 else None
+            return number_in(numbers[0]) if len(numbers) == 1 else None
         case _:
             return None
 
@@ -611,7 +626,7 @@ def _fitting(value: Any, schema: Schema) -> Any:
         case "integer" | "number", dict():
             return _scalar(value)
         case "integer" | "number", str():
-            number = _number_in(value)
+            number = number_in(value)
             return value if number is None else number
         case "integer", float() if value.is_integer():
             return int(value)

@@ -16,6 +16,7 @@ from windlass.emulation.program import (
     Step,
     Unresolved,
     is_number,
+    number_in,
     numbers_of,
     signatures,
 )
@@ -25,6 +26,7 @@ from windlass.jsontext import compact_json
 from windlass.model import ModelRequest
 
 _AFTER_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
+_WANTED_UNIT = re.compile(r"\bin (?:degrees )?([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE)
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|(?<=://)[^\s\"'/?#]+")
 """An e-mail address, or the host of a URL."""
 _REFERS = re.compile(r"\b(it|that|them|these|this|those)\b", re.IGNORECASE)
@@ -115,9 +117,9 @@ class Task:
         """The program without calls that the request cannot ask for.
 
         These are calls with a made-up address, and further ones that add nothing or have another
-        made-up text that is required. The program ends at a call whose comment has no word of the
-        conversation, and where its end was likely, unless the next call has a value of the request
-        that no call before it has.
+        made-up text or number that is required. The program ends at a call whose comment has no
+        word of the conversation, and where its end was likely, unless the next call has a value of
+        the request that no call before it has.
         """
         kept: list[Step] = []
         for step in program.steps:
@@ -125,21 +127,24 @@ class Task:
                 break
             if kept and step.end >= _END_LIKELY and not self.has_new_value(step, kept):
                 break
-            if self.has_addresses(step.line) and not (
-                kept and (self.has_made_up(step) or not self._adds(step, kept))
-            ):
+            doubtful = (
+                self.has_made_up(step)
+                or self.has_unknown_number(step)
+                or not self._adds(step, kept)
+            )
+            if self.has_addresses(step.line) and not (kept and doubtful):
                 kept.append(step)
         return Program(kept)
 
     def named_fields(self, step: Step, values: dict[str, Any]) -> dict[str, Any]:
         """The values, with only the field of a result that the step's comment or the request
         names, if it is one number: "how windy is it" means `wind_kmh`."""
-        return {name: self._named_field(step, value) for name, value in values.items()}
+        return {name: self._named_field(step.purpose, value) for name, value in values.items()}
 
-    def _named_field(self, step: Step, value: Any) -> Any:
+    def _named_field(self, purpose: str, value: Any) -> Any:
         if isinstance(value, dict):
             fields = cast("dict[str, Any]", value)
-            for said in (step.purpose, self.question):
+            for said in (purpose, self.question):
                 named = {
                     key: each
                     for key, each in fields.items()
@@ -210,6 +215,19 @@ class Task:
         described = [each.definition() for each in self.functions]
         texts = (self.said, self.asked.facts, results, *described)
         return all(any(each in text for text in texts) for each in addresses)
+
+    def missing_unit(self) -> str | None:
+        """What the request may want a number in, such as "knots", if no result and no call has it.
+
+        A model would write "9 knots" for a result of 9 km/h.
+        """
+        if not (made := self.made()):
+            return None
+        last = self._named_field(self.question, made[-1].answer)
+        has = compact_json([(each.call.json, each.output) for each in made]).lower()
+        wanted = (found[1].lower() for found in _WANTED_UNIT.finditer(self.question))
+        missing = (each for each in wanted if each.removesuffix("s") not in has)
+        return next(missing, None) if number_in(last) is not None else None
 
     def may_make(self, call: FunctionCall, others: Sequence[FunctionCall] = ()) -> bool:
         """Whether the call is a new one, without a made-up address."""

@@ -11,7 +11,6 @@ from windlass.emulation.program import Step
 _PERCENT = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)\s*(?:%|per\s?cent\b)", re.IGNORECASE)
 _ASKS_FOR_PERCENT = re.compile(r"percent|%", re.IGNORECASE)
 _UP_TO_HUNDRED = re.compile(r"\b0(?:\.0)? ?(?:-|to|and) ?100\b")
-_FORMULA = re.compile(r"[\d\s.+*/()-]*\*[\d\s.+*/()-]*")
 _ASKS_FOR_SHARE = re.compile(r"decimal|fraction|\b0\.\d", re.IGNORECASE)
 
 _WORD = re.compile(r"[^\W_]+")
@@ -23,10 +22,10 @@ def in_asked_form(name: str, value: Any, schema: Schema, said: str) -> Any:
     """Returns a date or a percentage of the request in the form that the parameter asks for.
 
     For 5%, a whole number is 5, and so is a number that is described as a percentage. Any other
-    number, and a factor in a formula, is 0.05. Other values are returned as they are.
+    number is 0.05. Other values are returned as they are.
     """
     if isinstance(value, str):
-        return _with_shares(in_form(value, str(schema.get("description") or "")), said)
+        return in_form(value, str(schema.get("description") or ""))
     if isinstance(value, list):
         items = schema.get("items")
         inner = cast("Schema", items) if isinstance(items, dict) else {}
@@ -63,17 +62,6 @@ def named_choices(step: Step, said: str) -> dict[str, str]:
         if len(found) == 1:
             named[name] = found[0]
     return named
-
-
-def _with_shares(text: str, said: str) -> str:
-    """Returns a formula with 0.05 in place of a factor 5 for 5%, and other texts unchanged."""
-    if not _FORMULA.fullmatch(text) or re.search(r"\b100\b", text):
-        return text
-    for percent in _percentages(said):
-        number = re.escape(f"{percent:g}")
-        factor = rf"(?<![\d.*]){number}(?= ?\*(?!\*))|(?<=[^*]\* ){number}(?![\d.])"
-        text = re.sub(factor, f"{round(percent / 100, 10):g}", text)
-    return text
 
 
 def _percentages(said: str) -> set[float]:
