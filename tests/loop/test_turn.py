@@ -3,7 +3,7 @@
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from windlass import (
@@ -118,6 +118,8 @@ DELTAS = st.one_of(
 )
 
 
+@example([[TextDelta("a", about={"model": "m"}), TextDelta("b")]])
+@example([[TextDelta("a"), TextDelta("b", about={"model": "m"})]])
 @given(st.lists(st.lists(DELTAS, min_size=1, max_size=4)))
 def test_texts_that_came_together_are_the_same_turn(batches: list[list[Any]]) -> None:
     builder = TurnBuilder()

@@ -113,6 +113,7 @@ def test_a_frame_reads_all_payloads_that_differ_only_in_their_text() -> None:
         b'{"t":"a\nb","n":1}',
         b'{"t":"","n":1}'[:-1],
         b'{"t":","n":1}',
+        b"[DONE]",
         b'{"t":"' + b"x" * LARGE + b'","n":1}',
     ],
 )

@@ -62,8 +62,7 @@ class TextFrame:
 
     def texts(self, payloads: Sequence[bytes], start: int = 0) -> list[str]:
         """The texts of the payloads from `start` on, up to the first that has another frame."""
-        literals = self._literals(payloads[start:]) if self._before else []
-        if not literals:
+        if not (self._before and (literals := self._literals(payloads[start:]))):
             return []
         try:
             texts = _text(b'"%s"' % _MARK_BYTE.join(literals)).split(_MARK)
