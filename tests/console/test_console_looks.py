@@ -1,5 +1,7 @@
 """Accessibility: every page and every state of a call, light, dark and on a phone."""
 
+from typing import Any
+
 from playwright.async_api import Page, expect
 from tests.console.axe import axe
 from tests.console.conftest import StageOf
@@ -9,7 +11,7 @@ from windlass.testing import Gate, call, calls, say, slow, think
 
 pytestmark = IN_ONE_BROWSER
 
-PHONES = {"viewport": PHONE, "is_mobile": True, "has_touch": True}
+PHONES: dict[str, Any] = {"viewport": PHONE, "is_mobile": True, "has_touch": True}
 NEXT_PICTURE = """() =>
   new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(20, 23, 26)"
@@ -145,7 +147,8 @@ async def test_a_touch_screen_shows_no_keyboard_shortcuts_and_no_small_fields(
     stage_of: StageOf,
 ) -> None:
     stage = await stage_of("Hello.")
-    for options, shown in ((PHONES, False), ({"viewport": DESK}, True)):
+    desk: dict[str, Any] = {"viewport": DESK}
+    for options, shown in ((PHONES, False), (desk, True)):
         page = await stage.open("/", **options)
         await expect(page.get_by_text("Enter to send")).to_be_visible(visible=shown)
         search = page.get_by_role("searchbox", name="Search chats", include_hidden=True)
