@@ -1,6 +1,6 @@
 """Accessibility: every page and every state of a call, light, dark and on a phone."""
 
-from typing import Any
+from typing import Any, Literal
 
 from playwright.async_api import Page, expect
 from tests.console.axe import axe
@@ -15,6 +15,7 @@ PHONES: dict[str, Any] = {"viewport": PHONE, "is_mobile": True, "has_touch": Tru
 NEXT_PICTURE = """() =>
   new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(20, 23, 26)"
+THEMES: dict[Literal["light", "dark"], str] = {"light": LIGHT, "dark": DARK}
 BUSY = calls(
     call("copy_files", count=4),
     call("send_mail", to="Ann"),
@@ -44,7 +45,7 @@ MEASURE = """() => {
 async def is_for_everybody(page: Page) -> None:
     """The page has no barriers, in both themes."""
     await axe(page, but="color-contrast")
-    for scheme, colour in (("light", LIGHT), ("dark", DARK)):
+    for scheme, colour in THEMES.items():
         await page.emulate_media(color_scheme=scheme)
         await has_paper(page, colour)
         await has_contrast(page)
