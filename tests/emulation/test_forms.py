@@ -4,7 +4,7 @@ import pytest
 
 from windlass.content import FunctionDeclaration
 from windlass.emulation.forms import form_rule, in_form
-from windlass.emulation.program import grammar_of, signatures
+from windlass.emulation.program import grammar_of, offered_functions
 
 TWO_PARTS = r'"\"" [^",\\\n]{1,80} ", " [^"\\\n]{1,80} "\""'
 
@@ -53,7 +53,7 @@ def test_a_description_asks_for_no_form_or_for_one_of_several(description: str) 
 def test_a_form_leaves_the_default_and_variables() -> None:
     day = {"type": "string", "description": "As YYYY-MM", "default": 'any "day"'}
     schema = {"type": "object", "properties": {"day": day}, "required": ["day"]}
-    grammar = grammar_of(signatures([FunctionDeclaration("plan", "", schema)]))
+    grammar = grammar_of(offered_functions([FunctionDeclaration("plan", "", schema)]))
     form = r'"\"" [0-9]{4} "-" [0-9]{2} "\""'
     default = r'"\"any \\\"day\\\"\""'
     assert f'c0 ::= "plan(" "day=" ({form} | reference | {default}) ")"' in grammar
@@ -83,6 +83,6 @@ def test_the_default_is_allowed_beside_the_values_of_an_enum() -> None:
         "type": "object",
         "properties": {"status": status, "kind": {**status, "default": "open"}},
     }
-    grammar = grammar_of(signatures([FunctionDeclaration("tickets", "", schema)]))
+    grammar = grammar_of(offered_functions([FunctionDeclaration("tickets", "", schema)]))
     values = r'"\"open\"" | "\"closed\""'
     assert rf'o0 ::= "status=" ({values} | "\"all\"") | "kind=" ({values})' in grammar

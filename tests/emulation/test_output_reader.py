@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.content import FunctionCall
-from windlass.emulation.output import FinalCallReader, JsonReader
+from windlass.emulation.output import FinalCallReader, JsonAnswerReader
 from windlass.events import (
     ModelEvent,
     TextDelta,
@@ -45,25 +45,25 @@ def test_only_the_json_value_passes_whatever_the_pieces(
 ) -> None:
     text = before + json.dumps(value) + after
     pieces = [TextDelta(text[i : i + size]) for i in range(0, len(text), size)]
-    assert text_of(read(JsonReader(), *pieces, TurnEnded("stop"))) == json.dumps(value)
+    assert text_of(read(JsonAnswerReader(), *pieces, TurnEnded("stop"))) == json.dumps(value)
 
 
 def test_text_without_json_passes_at_the_end() -> None:
     end = TurnEnded("stop")
-    events = read(JsonReader(), TextDelta("I can"), TextDelta("not."), end)
+    events = read(JsonAnswerReader(), TextDelta("I can"), TextDelta("not."), end)
     assert events == [TextDelta("I can"), TextDelta("not."), end]
 
 
 def test_text_before_a_call_passes() -> None:
     started = ToolCallStarted(0, "a", "price")
-    assert read(JsonReader(), TextDelta("Let me see."), started) == [
+    assert read(JsonAnswerReader(), TextDelta("Let me see."), started) == [
         TextDelta("Let me see."),
         started,
     ]
 
 
 def test_only_an_object_begins_where_an_object_is_asked_for() -> None:
-    events = read(JsonReader("{"), TextDelta('[1] {"a": [2]} {}'), TurnEnded("stop"))
+    events = read(JsonAnswerReader("{"), TextDelta('[1] {"a": [2]} {}'), TurnEnded("stop"))
     assert text_of(events) == '{"a": [2]}'
 
 
@@ -74,7 +74,7 @@ def final(index: int, *pieces: str, name: str = "final_answer") -> list[ModelEve
 
 
 def reader_of(schema: dict[str, Any]) -> FinalCallReader:
-    return FinalCallReader("final_answer", OutputSpec(schema=schema), JsonReader())
+    return FinalCallReader("final_answer", OutputSpec(schema=schema), JsonAnswerReader())
 
 
 def test_the_final_call_becomes_text_while_it_is_written() -> None:

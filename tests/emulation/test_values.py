@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from windlass.content import FunctionDeclaration
-from windlass.emulation.program import Program, signatures
+from windlass.emulation.program import Program, offered_functions
 from windlass.emulation.values import in_asked_form, named_choices
 
 NUMBER = {"type": "number"}
@@ -50,7 +50,7 @@ def _step(arguments: str) -> Any:
         "genre": {"type": "string", "enum": ["folk_rock", "jazz", "all"]},
     }
     tool = FunctionDeclaration("play", "", {"type": "object", "properties": properties})
-    return Program.read(f"x = play({arguments})", signatures([tool])).steps[0]
+    return Program.read(f"x = play({arguments})", offered_functions([tool])).steps[0]
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,9 @@ from windlass.emulation.output import schema_prompt
 from windlass.emulation.planning import Written, continuing, planning
 from windlass.emulation.program import (
     Made,
+    OfferedFunction,
     Program,
-    Signature,
-    Step,
+    ProgramStep,
     Unresolved,
     is_number,
 )
@@ -209,7 +209,7 @@ class CheckedModel:
         except ModelError as problem:
             if not is_refusal(problem):
                 raise
-            program, values, rest = Program(()), dict[str, Any](), list[Step]()
+            program, values, rest = Program(()), dict[str, Any](), list[ProgramStep]()
         calls: list[FunctionCall] = []
         for step in rest:
             if step.needs <= values.keys():
@@ -296,7 +296,9 @@ class CheckedModel:
             return Program(()), said.usage
         return program, said.usage
 
-    async def _begun_otherwise(self, task: Task, first: Step) -> tuple[Program | None, Usage]:
+    async def _begun_otherwise(
+        self, task: Task, first: ProgramStep
+    ) -> tuple[Program | None, Usage]:
         """A program that begins with another function, because `first` has a made-up number.
 
         Either the model left out a step and made up its result, or it calculates what another
@@ -319,7 +321,7 @@ class CheckedModel:
         return (program if after > before else None), spent + usage
 
     async def _step(
-        self, task: Task, program: Program, values: dict[str, Any], step: Step
+        self, task: Task, program: Program, values: dict[str, Any], step: ProgramStep
     ) -> tuple[FunctionCall | None, Usage]:
         """The call of a step, with the results of the steps before it.
 
@@ -341,9 +343,9 @@ class CheckedModel:
         task: Task,
         program: Program,
         values: dict[str, Any],
-        functions: Sequence[Signature],
+        functions: Sequence[OfferedFunction],
         purpose: str = "",
-    ) -> tuple[Step | None, Usage]:
+    ) -> tuple[ProgramStep | None, Usage]:
         """A step with one of the functions, after the steps that have values."""
         done = [(step, values[step.variable]) for step in program.steps if step.variable in values]
         text, spent = await self._text(continuing(task.asked, done, functions, purpose))
@@ -515,7 +517,7 @@ def _first_calls(task: Task, program: Program) -> list[FunctionCall]:
     return calls
 
 
-def _certain(task: Task, step: Step, values: dict[str, Any]) -> FunctionCall | None:
+def _certain(task: Task, step: ProgramStep, values: dict[str, Any]) -> FunctionCall | None:
     """The call of the step, if all its values are known.
 
     A step without a variable may have a made-up number in place of a result.
@@ -528,7 +530,7 @@ def _certain(task: Task, step: Step, values: dict[str, Any]) -> FunctionCall | N
     return _call(step, arguments) if known else None
 
 
-def _uses(step: Step, values: dict[str, Any]) -> bool:
+def _uses(step: ProgramStep, values: dict[str, Any]) -> bool:
     """Whether the step has one of these results, perhaps as a number."""
     if step.needs:
         return True
@@ -543,7 +545,7 @@ def _calculates(call: FunctionCall) -> bool:
     return any(is_number(each) or _NO_WORDS.fullmatch(str(each)) for each in values)
 
 
-def _call(step: Step, arguments: dict[str, Any]) -> FunctionCall:
+def _call(step: ProgramStep, arguments: dict[str, Any]) -> FunctionCall:
     text = msgspec.json.encode(arguments).decode()
     return FunctionCall(step.function.tool.name, text, new_call_id())
 

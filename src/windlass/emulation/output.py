@@ -145,7 +145,7 @@ class OutputModel(ModelWrapper):
     def _asked(self, request: ModelRequest, method: Method) -> "tuple[ModelRequest, _Reader]":
         """Returns the request for a method, and the reader of its events."""
         spec = self._spec
-        reader = JsonReader(openers="{" if spec.is_object and not spec.wrapped else "{[")
+        reader = JsonAnswerReader(openers="{" if spec.is_object and not spec.wrapped else "{[")
         match method:
             case "native":
                 return self._native(request), reader if spec.is_object else _PASSING
@@ -259,7 +259,7 @@ _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
 """A whole string, a bracket, or the quote of a string that goes on."""
 
 
-class JsonReader:
+class JsonAnswerReader:
     """Drops the text before and after the JSON value of a turn, such as the fence of a code block.
 
     Text without a JSON value passes at the end of the turn, and text before a call passes, too.
@@ -337,7 +337,7 @@ class FinalCallReader:
     Without that call, the text of the turn is the answer.
     """
 
-    def __init__(self, name: str, spec: OutputSpec, reader: JsonReader) -> None:
+    def __init__(self, name: str, spec: OutputSpec, reader: JsonAnswerReader) -> None:
         """`name` is the name of the tool."""
         self._name = name
         self._unwraps = not spec.is_object
@@ -402,7 +402,7 @@ class FinalCallReader:
         return event if number == event.index else replace(event, index=number)
 
 
-_Reader: TypeAlias = JsonReader | FinalCallReader | _Passing
+_Reader: TypeAlias = JsonAnswerReader | FinalCallReader | _Passing
 
 
 def _unwrapped(json_text: str) -> str:

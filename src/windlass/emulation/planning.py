@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from windlass.content import Message, Usage
-from windlass.emulation.program import DONE, NO_CALL, Signature, Step, grammar_of
+from windlass.emulation.program import DONE, NO_CALL, OfferedFunction, ProgramStep, grammar_of
 from windlass.emulation.prompt import quoted
 from windlass.model import ModelRequest, Settings
 
@@ -188,7 +188,7 @@ _START = tuple(_examples())
 class Asked(Struct, frozen=True):
     """A request, the functions for it, and what it may refer to."""
 
-    functions: Sequence[Signature]
+    functions: Sequence[OfferedFunction]
     request: str
     facts: str = ""
     """What the caller's system message says, as one line."""
@@ -211,7 +211,10 @@ def planning(asked: Asked, first: Sequence[str] | None = None) -> ModelRequest:
 
 
 def continuing(
-    asked: Asked, done: Sequence[tuple[Step, Any]], next: Sequence[Signature], purpose: str = ""
+    asked: Asked,
+    done: Sequence[tuple[ProgramStep, Any]],
+    next: Sequence[OfferedFunction],
+    purpose: str = "",
 ) -> ModelRequest:
     """Asks for a call of one of `next`, now that the results of the steps before it are known.
 

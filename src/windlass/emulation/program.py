@@ -39,7 +39,7 @@ _TYPES = {
 }
 
 
-class Signature:
+class OfferedFunction:
     """A function as Python sees it: its name and its parameters are identifiers."""
 
     def __init__(self, tool: FunctionDeclaration, name: str) -> None:
@@ -84,13 +84,13 @@ class Signature:
         return _choices(self.schema(parameter))
 
 
-def signatures(tools: Sequence[FunctionDeclaration]) -> list[Signature]:
+def offered_functions(tools: Sequence[FunctionDeclaration]) -> list[OfferedFunction]:
     names = _identifiers([tool.name for tool in tools])
-    return [Signature(tool, name) for tool, name in zip(tools, names, strict=True)]
+    return [OfferedFunction(tool, name) for tool, name in zip(tools, names, strict=True)]
 
 
 def grammar_of(
-    functions: Sequence[Signature],
+    functions: Sequence[OfferedFunction],
     first: Sequence[str] | None = None,
     *,
     one: Literal["step", "call"] | None = None,
@@ -147,7 +147,7 @@ _RULES = {
 """What a parameter of each type may be. A text for a city is not a list of two."""
 
 
-def _call_rule(function: Signature, optional: str) -> str:
+def _call_rule(function: OfferedFunction, optional: str) -> str:
     """The rule for a call: the required arguments in their order, then optional ones in any."""
     required = [each for each in function.parameters.values() if each in function.required]
     given = ' ", " '.join(map(function.argument_rule, required))
@@ -190,11 +190,11 @@ class Unresolved(Exception):
     """A value that is not known: of a step that was not made, or one of several in a result."""
 
 
-class Step(Struct, frozen=True):
+class ProgramStep(Struct, frozen=True):
     """One line: a variable, and the call whose result it has."""
 
     variable: str
-    function: Signature
+    function: OfferedFunction
     arguments: dict[str, ast.expr]
     """The parameters' own names, and what the model wrote for them."""
     needs: frozenset[str]
@@ -259,14 +259,14 @@ _ARGUMENT = re.compile(r"[(,] ?(\w+)=")
 class Program:
     """The calls that a request needs."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[ProgramStep]) -> None:
         self.steps = steps
 
     @classmethod
     def read(
         cls,
         text: str,
-        functions: Sequence[Signature],
+        functions: Sequence[OfferedFunction],
         call_end: Callable[[int], float] = lambda place: 0.0,
         program_end: Callable[[int], float] = lambda place: 0.0,
     ) -> "Program":
@@ -276,7 +276,7 @@ class Program:
         a place of the text.
         """
         by_name = {function.name: function for function in functions}
-        steps: list[Step] = []
+        steps: list[ProgramStep] = []
         variables: set[str] = set()
         purpose, end, ended = "", 0, 0.0
         for whole in text.splitlines(keepends=True):
@@ -299,9 +299,9 @@ class Program:
         """The called functions, each once."""
         return list(dict.fromkeys(step.function.tool.name for step in self.steps))
 
-    def values(self, made: Sequence[Made]) -> tuple[dict[str, Any], list[Step]]:
+    def values(self, made: Sequence[Made]) -> tuple[dict[str, Any], list[ProgramStep]]:
         """Returns what the variables have after these calls, and the steps that were not made."""
-        left, values, rest = list(made), dict[str, Any](), list[Step]()
+        left, values, rest = list(made), dict[str, Any](), list[ProgramStep]()
         for step in self.steps:
             same = [each for each in left if each.call.name == step.function.tool.name]
             if not same:
@@ -330,14 +330,14 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _has(call: FunctionCall, step: Step, values: Mapping[str, Any]) -> bool:
+def _has(call: FunctionCall, step: ProgramStep, values: Mapping[str, Any]) -> bool:
     try:
         return call.arguments == step.call_arguments(values)
     except Unresolved:
         return False
 
 
-def _apart(line: str, functions: Mapping[str, Signature], variables: set[str]) -> list[str]:
+def _apart(line: str, functions: Mapping[str, OfferedFunction], variables: set[str]) -> list[str]:
     """The line, after a line for each call in its arguments: "price(of='tea') * 2" has one."""
     try:
         [statement] = ast.parse(line).body
@@ -353,7 +353,7 @@ def _apart(line: str, functions: Mapping[str, Signature], variables: set[str]) -
 class _InnerCalls(ast.NodeTransformer):
     """Replaces calls, also those in the text of a formula, with variables."""
 
-    def __init__(self, functions: Mapping[str, Signature], known: int) -> None:
+    def __init__(self, functions: Mapping[str, OfferedFunction], known: int) -> None:
         self._functions, self._known = functions, known
         self.lines: list[str] = []
         """The calls, each assigned to its variable."""
@@ -379,12 +379,12 @@ class _InnerCalls(ast.NodeTransformer):
 
 def _step(
     line: str,
-    functions: Mapping[str, Signature],
+    functions: Mapping[str, OfferedFunction],
     variables: set[str],
     purpose: str,
     doubts: Mapping[str, float],
     end: float,
-) -> Step | None:
+) -> ProgramStep | None:
     try:
         [statement] = ast.parse(line).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -412,7 +412,7 @@ def _step(
     }
     needs = frozenset(inside & variables)
     own = {function.parameters.get(name, name): doubt for name, doubt in doubts.items()}
-    return Step(variable, function, named, needs, line, purpose, own, end)
+    return ProgramStep(variable, function, named, needs, line, purpose, own, end)
 
 
 def _formula_in(node: ast.expr, variables: set[str]) -> ast.expr:

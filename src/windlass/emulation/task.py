@@ -13,12 +13,12 @@ from windlass.emulation.planning import Asked
 from windlass.emulation.program import (
     Made,
     Program,
-    Step,
+    ProgramStep,
     Unresolved,
     is_number,
     number_in,
     numbers_of,
-    signatures,
+    offered_functions,
 )
 from windlass.emulation.prompt import quoted
 from windlass.emulation.relevance import is_made_up, shared_words, words_of
@@ -50,7 +50,7 @@ class Task:
 
     def __init__(self, request: ModelRequest, tools: Sequence[FunctionDeclaration]) -> None:
         self.request = request
-        self.functions = signatures(tools)
+        self.functions = offered_functions(tools)
         self.chained = False
         """Whether the last step of the program needed the result of another."""
         self.question = _question(request)
@@ -94,7 +94,7 @@ class Task:
         """The text of the conversation."""
         return " ".join((*(each.text for each in self.request.messages), self.question))
 
-    def explains(self, step: Step, name: str, value: object) -> bool:
+    def explains(self, step: ProgramStep, name: str, value: object) -> bool:
         """Whether an optional argument comes from the conversation, or is a value that the
         parameter's description names. A small model fills in all parameters that it sees.
 
@@ -121,7 +121,7 @@ class Task:
         word of the conversation, and where its end was likely, unless the next call has a value of
         the request that no call before it has.
         """
-        kept: list[Step] = []
+        kept: list[ProgramStep] = []
         for step in program.steps:
             if kept and is_made_up(step.purpose, f"{self.asked.earlier} {self.question}"):
                 break
@@ -136,7 +136,7 @@ class Task:
                 kept.append(step)
         return Program(kept)
 
-    def named_fields(self, step: Step, values: dict[str, Any]) -> dict[str, Any]:
+    def named_fields(self, step: ProgramStep, values: dict[str, Any]) -> dict[str, Any]:
         """The values, with only the field of a result that the step's comment or the request
         names, if it is one number: "how windy is it" means `wind_kmh`."""
         return {name: self._named_field(step.purpose, value) for name, value in values.items()}
@@ -154,11 +154,11 @@ class Task:
                     return named
         return cast("Any", value)
 
-    def has_new_value(self, step: Step, others: Sequence[Step]) -> bool:
+    def has_new_value(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
         """Whether the step has a value of the conversation that no other step has."""
         return bool(self._values(step).difference(*map(self._values, others)))
 
-    def _adds(self, step: Step, others: Sequence[Step]) -> bool:
+    def _adds(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
         """Whether a further call uses a result, or has something of the request that another call
         has not: in its values, or in its comment and the function's name.
 
@@ -170,16 +170,16 @@ class Task:
             for each in others
         )
 
-    def _values(self, step: Step) -> set[str]:
+    def _values(self, step: ProgramStep) -> set[str]:
         """The values of a step that the conversation contains, and their words."""
         said, values = self.said.lower(), {each.lower() for each in step.literals}
         return shared_words(" ".join(values), said) | {each for each in values if each in said}
 
-    def _words(self, step: Step) -> set[str]:
+    def _words(self, step: ProgramStep) -> set[str]:
         """The words of the conversation that say what a step is for."""
         return shared_words(f"{step.purpose} {words_of(step.function.tool.name)}", self.said)
 
-    def has_made_up(self, step: Step) -> bool:
+    def has_made_up(self, step: ProgramStep) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
         another step."""
         try:
@@ -192,7 +192,7 @@ class Task:
             if name in step.function.required
         )
 
-    def has_unknown_number(self, step: Step) -> bool:
+    def has_unknown_number(self, step: ProgramStep) -> bool:
         """Whether a required number of the step comes neither from the conversation nor from
         another step. A calculation with numbers of the conversation does."""
         known = self.request_numbers
@@ -239,7 +239,7 @@ class Task:
         return {call_key(call) for call in (*made, *calls)}
 
 
-def given_arguments(step: Step) -> dict[str, Any]:
+def given_arguments(step: ProgramStep) -> dict[str, Any]:
     """The arguments that need no result, without those that are the parameters' defaults."""
     try:
         arguments = step.call_arguments({})
@@ -252,7 +252,7 @@ def given_arguments(step: Step) -> dict[str, Any]:
     }
 
 
-def _is_same(step: Step, other: Step) -> bool:
+def _is_same(step: ProgramStep, other: ProgramStep) -> bool:
     """Whether both are the same call, perhaps with a parameter's default in one of them."""
     given = given_arguments(step)
     return step.function is other.function and given == given_arguments(other)

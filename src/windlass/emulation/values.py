@@ -6,7 +6,7 @@ from typing import Any, cast
 from windlass.content import Schema
 from windlass.emulation.forms import in_form
 from windlass.emulation.numbers import numbers_in
-from windlass.emulation.program import Step
+from windlass.emulation.program import ProgramStep
 
 _PERCENT = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)\s*(?:%|per\s?cent\b)", re.IGNORECASE)
 _ASKS_FOR_PERCENT = re.compile(r"percent|%", re.IGNORECASE)
@@ -42,7 +42,7 @@ def in_asked_form(name: str, value: Any, schema: Schema, said: str) -> Any:
     return round(percent / 100, 10)
 
 
-def named_choices(step: Step, said: str) -> dict[str, str]:
+def named_choices(step: ProgramStep, said: str) -> dict[str, str]:
     """Returns the values of enums that the request names, for parameters that the step leaves out.
 
     A parameter of which the request names two values is left out.
