@@ -110,7 +110,7 @@ def test_every_row_of_the_names_has_a_test() -> None:
     assert marked - COVERED.keys() == set()
 
 
-def test_every_test_holds_a_row_that_there_is() -> None:
+def test_every_test_names_an_existing_row() -> None:
     known = {row for row, is_marked in rows_of(NAMES.read_text()) if is_marked}
     assert COVERED.keys() - known == set()
 

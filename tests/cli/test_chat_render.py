@@ -62,7 +62,7 @@ def with_result(output: object, json: str = "{}") -> Card:
         ("line\r\nline\tä 日本 👩‍💻", "line\nline\tä 日本 👩‍💻"),
     ],
 )
-def test_what_would_steer_the_terminal_is_shown_instead(hostile: str, shown: str) -> None:
+def test_control_characters_are_shown_and_not_executed(hostile: str, shown: str) -> None:
     assert visible(hostile) == shown
 
 
@@ -129,7 +129,7 @@ def test_a_running_card_has_its_elapsed_time_and_progress() -> None:
     assert "asking the station" in seen
 
 
-def test_cards_stand_side_by_side_where_there_is_room() -> None:
+def test_cards_are_side_by_side_if_the_page_is_wide_enough() -> None:
     row = CardRow([card("first"), card("second"), card("third")])
     wide, narrow = drawn(draw_block(row, 0.0), 80), drawn(draw_block(row, 0.0), 40)
     assert re.search("first.*second", wide)
@@ -144,7 +144,7 @@ def test_every_state_has_its_sign_and_is_written_out() -> None:
         assert state in drawn(draw_block(CardRow([card(state=state)]), 0.0))
 
 
-def test_what_is_known_of_an_effect_attempts_and_the_cache_is_on_the_card() -> None:
+def test_effects_attempts_and_the_cache_are_on_the_card() -> None:
     shown = card(
         state="stopped",
         outcome="stopped",
@@ -202,7 +202,7 @@ def test_the_line_under_a_run_says_round_time_and_how_to_stop() -> None:
     assert drawn(draw_ending(view)) == "round 1 of 5 · 20 in, 10 out · 2.0 s · openai/gpt\n"
 
 
-def test_what_is_drawn_again_never_grows_over_the_screen() -> None:
+def test_a_redrawn_block_never_exceeds_the_screen() -> None:
     """A line that has left the screen cannot be changed."""
     written = io.StringIO()
     screen = Screen(Console(file=written, force_terminal=True, width=40, height=10))

@@ -65,13 +65,13 @@ async def test_a_question_is_answered_with_a_card_for_its_tool() -> None:
     ]
 
 
-async def test_what_a_tool_prints_is_shown_as_such() -> None:
+async def test_output_of_a_tool_is_shown_as_such() -> None:
     script = [call("get_weather", city="Par\x1bis"), "Sunny."]
     chat = await talk(script, f"Weather?\r{CTRL_D}", tools=[get_weather])
     assert "printed: asking Par␛is" in chat.shown.partition("Sunny.")[0]
 
 
-async def test_the_next_question_knows_what_was_said() -> None:
+async def test_the_next_question_has_the_earlier_messages() -> None:
     chat = await talk(["Hello Ada.", "Ada."], f"I am Ada\rWho am I?\r{CTRL_D}")
     assert [m["content"] for m in chat.asked(1)] == ["I am Ada", "Hello Ada.", "Who am I?"]
 
@@ -123,7 +123,7 @@ async def test_ctrl_d_at_the_question_is_no() -> None:
     assert deleted == []
 
 
-async def test_what_is_no_answer_is_asked_again() -> None:
+async def test_an_unclear_answer_is_asked_again() -> None:
     script = [call("delete_file", path="a"), "Done."]
     await talk(script, f"Delete a\rperhaps\ry\r{CTRL_D}", tools=[delete_file])
     assert deleted == ["a"]
@@ -273,7 +273,7 @@ async def test_an_unknown_command_names_the_nearest() -> None:
     assert "unknown command /sav (did you mean /save?); /help lists all commands" in chat.shown
 
 
-async def test_tools_are_listed_with_what_they_do_and_which_ask() -> None:
+async def test_tools_are_listed_with_descriptions_and_approvals() -> None:
     chat = await talk([], "/tools\r/quit\r", tools=[get_weather, delete_file])
     assert "get_weather   The weather of a city" in chat.shown
     assert "It is made up" not in chat.shown
@@ -314,13 +314,13 @@ async def test_retry_asks_the_last_question_again_as_if_it_had_not_been_answered
     assert [m["content"] for m in chat.asked(3)] == ["Hi", "Two.", "More"]
 
 
-async def test_there_is_nothing_to_retry_at_the_beginning_or_after_a_clear() -> None:
+async def test_nothing_can_be_retried_at_the_beginning_or_after_a_clear() -> None:
     chat = await talk(["One.", "Two."], "/retry\rHi\r/clear\r/retry\rHi\r/quit\r")
     assert chat.shown.count("no question to ask again") == 2
     assert [m["content"] for m in chat.asked(1)] == ["Hi"]
 
 
-async def test_usage_is_told_of_the_last_answer_and_of_all() -> None:
+async def test_usage_is_shown_for_the_last_answer_and_in_total() -> None:
     chat = await talk(["One.", "Two."], "Hi\rHi\r/usage\r/quit\r")
     assert "the last answer   10 in, 5 out" in chat.shown
     assert "2 answers         20 in, 10 out" in chat.shown
@@ -380,7 +380,7 @@ async def test_a_number_of_rounds_that_cannot_be_is_refused_at_once() -> None:
             pass
 
 
-async def test_the_round_limit_is_kept_and_told() -> None:
+async def test_the_round_limit_is_enforced_and_shown() -> None:
     script = [call("get_weather", city="Paris"), "I do not know."]
     chat = await talk(script, f"Weather?\r{CTRL_D}", tools=[get_weather], max_rounds=1)
     assert "last round, without tools" in chat.shown
@@ -391,7 +391,7 @@ async def test_the_round_limit_is_kept_and_told() -> None:
     ("own", "configured", "expected"),
     [(None, "configured", "saved"), ("own", "configured", "own"), (None, None, "saved")],
 )
-async def test_saved_instructions_stand_over_configured_ones_and_under_ones_own(
+async def test_saved_instructions_override_configured_ones_but_not_explicit_ones(
     own: str | None, configured: str | None, expected: str
 ) -> None:
     with FakeOpenAI() as fake:

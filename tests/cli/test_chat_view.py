@@ -93,7 +93,7 @@ def test_the_arguments_can_be_seen_while_the_model_writes_them() -> None:
     assert only_card(view).arguments == '{"cit'
 
 
-def test_calls_of_one_turn_stand_in_one_row_until_all_have_ended() -> None:
+def test_calls_of_one_turn_are_in_one_row_until_all_have_ended() -> None:
     view = view_of(*asked(0, PARIS), *asked(1, ROME), TurnEnded("tool_calls"), ended(ROME))
     [row] = view.blocks
     assert isinstance(row, CardRow)
@@ -142,7 +142,7 @@ def test_every_outcome_has_a_state() -> None:
 
 
 @pytest.mark.parametrize("outcome", get_args(Outcome))
-def test_whatever_becomes_of_a_call_its_card_ends(outcome: Outcome) -> None:
+def test_every_card_ends_with_its_call(outcome: Outcome) -> None:
     view = view_of(*asked(0, PARIS), TurnEnded("tool_calls"), ended(PARIS, outcome))
     assert only_card(view).state == OUTCOME_STATES[outcome]
     assert view.blocks[0].done
@@ -206,7 +206,7 @@ def test_a_medium_is_named_with_its_size() -> None:
     assert view.blocks == [Speech("see", done=True), Notice("[image/png, 4 bytes]")]
 
 
-def test_a_status_is_said_unless_cards_say_it_already() -> None:
+def test_a_status_is_announced_unless_cards_show_it() -> None:
     view = view_of(*asked(0, PARIS), Status("Executing get_weather..."), ended(PARIS))
     view.add(Status("Maximum tool execution rounds reached. Generating final response..."))
     assert [b.text for b in view.blocks if isinstance(b, Notice)] == [
@@ -214,7 +214,7 @@ def test_a_status_is_said_unless_cards_say_it_already() -> None:
     ]
 
 
-def test_the_round_budget_is_told_and_that_the_tools_are_off() -> None:
+def test_the_round_budget_and_disabled_tools_are_shown() -> None:
     view = view_of(RoundStarted(2, "awaiting_final_response"), max_rounds=2)
     assert view.budget == "round 2 of 2"
     view.add(RoundStarted(3, "awaiting_final_response"))
@@ -266,7 +266,7 @@ def test_paragraphs_that_are_whole_are_done_while_the_last_is_written() -> None:
         "First.\n\nPerhaps a list",
     ],
 )
-def test_what_belongs_together_is_not_cut(text: str) -> None:
+def test_a_block_is_not_split(text: str) -> None:
     assert complete_length(text) == 0
 
 

@@ -61,7 +61,7 @@ def test_each_shell_has_its_script(shell: str, capsys: pytest.CaptureFixture[str
     assert "windlass" in capsys.readouterr().out
 
 
-def test_without_shtab_the_command_that_installs_it_is_said(
+def test_without_shtab_the_error_has_the_install_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide(monkeypatch, "shtab")

@@ -303,7 +303,9 @@ def test_without_write_the_settings_are_printed_and_proven(
     assert not home.exists()
 
 
-def test_write_makes_the_file_and_says_how_to_start(connect: Connect, url: str, home: Path) -> None:
+def test_write_creates_the_file_and_prints_how_to_start(
+    connect: Connect, url: str, home: Path
+) -> None:
     ran = connect("--write", "--url", url, "--model", "fast")
     assert (ran.code, ran.out) == (0, "")
     assert tomllib.loads((home / "config.toml").read_text())["model"] == "fast"

@@ -421,7 +421,7 @@ def test_the_small_model_replaces_a_missing_large_one(
     assert "the weights of qwen are not here\nUsing the small model" in capsys.readouterr().err
 
 
-def test_a_model_that_is_asked_for_by_name_has_no_stand_in(
+def test_a_model_requested_by_name_is_not_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(name: str) -> Any:

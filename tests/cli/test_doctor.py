@@ -230,7 +230,7 @@ def test_the_problems_of_the_configuration_are_reported_with_their_lines(
     assert check["detail"].startswith("windlass.toml:2: models.fast.target: ")
 
 
-def test_the_problems_of_the_environment_are_told_too(
+def test_problems_of_the_environment_are_reported_too(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUNCTION_CALLING_MODE", "sometimes")

@@ -33,7 +33,7 @@ def commands(out: str) -> list[str]:
     return [line.strip() for line in out.splitlines()[-3:]]
 
 
-def test_what_is_written_passes_check_config(
+def test_the_written_files_pass_check_config(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")

@@ -144,7 +144,7 @@ async def test_a_gateway_that_waits_for_nats_ends_in_order(tmp_path: Path) -> No
     assert "Traceback" not in gateway.said
 
 
-async def test_a_worker_waits_for_a_server_that_accepts_and_says_nothing(tmp_path: Path) -> None:
+async def test_a_worker_waits_for_a_server_that_accepts_and_stays_silent(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"nats://127.0.0.1:{other.getsockname()[1]}"
         with running(home_of(tmp_path, address), *worker_words(address)) as worker:
@@ -197,7 +197,7 @@ async def test_each_server_is_tried_once_without_waiting_for_the_time_limit() ->
         (FileNotFoundError("no credentials"), False),
     ],
 )
-async def test_only_what_may_heal_counts_as_unreachable(
+async def test_only_temporary_failures_count_as_unreachable(
     error: Exception, heals: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection, "open", lambda *_: _refuse(error))

@@ -136,9 +136,7 @@ def test_the_table_marks_the_model_that_is_used_by_default(
     assert [line.split()[:3] for line in marked] == [["*", "fast", "yes"]]
 
 
-def test_a_page_is_used_by_whoever_has_signed_in_manually(
-    capfd: pytest.CaptureFixture[str], here: Path
-) -> None:
+def test_a_page_uses_a_manual_login(capfd: pytest.CaptureFixture[str], here: Path) -> None:
     page = listed(capfd)["aistudio/..."]
     assert (page["usable"], page["remedy"]) == (False, "windlass aistudio login")
     (here / "profile" / "Default").mkdir(parents=True)

@@ -42,7 +42,7 @@ def test_without_rich_there_is_a_line_for_each_tenth(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_with_rich_there_is_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_rich_a_bar_is_shown_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     text = shown(Terminal())
     assert "Joining the model's weights (only once)" in text
@@ -50,6 +50,6 @@ def test_with_rich_there_is_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch
     assert text.endswith("\x1b[2K")
 
 
-def test_a_file_and_those_who_want_quiet_get_nothing() -> None:
+def test_a_file_and_quiet_output_get_nothing() -> None:
     assert shown(io.StringIO()) == ""
     assert shown(Terminal(), quiet=True) == ""

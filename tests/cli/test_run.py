@@ -32,14 +32,12 @@ def test_quiet_leaves_stderr_empty(upstream: Upstream, run: Run) -> None:
     assert run("Weather?", "--tools", "tools.py", "-q") == (0, "It is sunny.\n", "")
 
 
-def test_what_the_model_says_before_a_tool_runs_is_on_a_line_of_its_own(
-    upstream: Upstream, run: Run
-) -> None:
+def test_text_before_a_tool_is_on_its_own_line(upstream: Upstream, run: Run) -> None:
     upstream(calls(call("get_weather", city="Paris"), text="Let me see."), "It is sunny.")
     assert run("Weather?", "--tools", "tools.py").out == "Let me see.\nIt is sunny.\n"
 
 
-def test_what_a_tool_prints_is_no_part_of_the_answer(upstream: Upstream, run: Run) -> None:
+def test_output_of_a_tool_is_not_part_of_the_answer(upstream: Upstream, run: Run) -> None:
     upstream(call("chatter"), "Done.")
     ran = run("Chat.", "--tools", "tools.py", "-q")
     assert ran == (0, "Done.\n", "said by a tool\n")
@@ -157,7 +155,7 @@ def test_a_model_that_fails_exits_with_1_and_its_words(upstream: Upstream, run: 
     assert ran.error == "windlass: too hot today (HTTP 400)\n"
 
 
-def test_a_failure_is_an_object_too_for_those_who_read_json(upstream: Upstream, run: Run) -> None:
+def test_a_failure_is_an_object_too_in_json(upstream: Upstream, run: Run) -> None:
     upstream(refuse(400, "too hot today"))
     ran = run("Weather?", "--json")
     assert json.loads(ran.out) == {"stop_reason": "error", "error": "too hot today (HTTP 400)"}
@@ -175,7 +173,7 @@ def test_a_failure_is_an_object_too_for_those_who_read_json(upstream: Upstream, 
         (["Hi", "--approve", "ask"], "--approve ask needs a terminal"),
     ],
 )
-def test_what_cannot_work_is_one_line_and_exits_with_2(
+def test_invalid_options_are_one_line_and_exit_with_2(
     upstream: Upstream, run: Run, words: list[str], said: str
 ) -> None:
     upstream()
@@ -202,9 +200,7 @@ def test_wrong_options_exit_with_2(
     assert said in capsys.readouterr().err
 
 
-def test_a_tool_that_asks_first_is_denied_where_nobody_can_be_asked(
-    upstream: Upstream, run: Run
-) -> None:
+def test_a_tool_with_approval_is_denied_without_a_terminal(upstream: Upstream, run: Run) -> None:
     fake = upstream(call("pay", amount=5), "I could not pay.")
     ran = run("Pay 5.", "--tools", "tools.py")
     assert ran.code == 0
@@ -254,7 +250,7 @@ async def kept_in(file: Path) -> list[tuple[str, str | None]]:
         await log.aclose()
 
 
-def test_runs_are_kept_where_the_file_here_says(
+def test_runs_are_stored_where_the_local_file_says(
     upstream: Upstream, run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upstream(*["Hello."] * 4)

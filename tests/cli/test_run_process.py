@@ -68,7 +68,7 @@ def test_a_terminal_is_not_steered_by_the_model(upstream: Upstream) -> None:
     assert b"\x07" not in shown
 
 
-def test_an_interruption_stops_the_run_and_says_what_became_of_its_tools(
+def test_an_interruption_stops_the_run_and_reports_its_tools(
     upstream: Upstream,
 ) -> None:
     upstream(call("wait_for_ever"))
@@ -87,7 +87,7 @@ def test_an_interruption_stops_the_run_and_says_what_became_of_its_tools(
     assert [each["name"] for each in reply["results"]] == ["wait_for_ever"]
 
 
-def test_a_reader_that_goes_away_is_no_error(upstream: Upstream) -> None:
+def test_a_disconnect_of_a_reader_is_no_error(upstream: Upstream) -> None:
     gate = Gate()
     upstream(slow("One two three.", gate, after=1))
     with started("run", "Count.", "-q") as process:

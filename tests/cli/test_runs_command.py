@@ -46,7 +46,7 @@ def ids(ran: Ran) -> list[str]:
 # Which file, and which run.
 
 
-def test_without_a_file_it_is_said_what_to_do(runs: Runs) -> None:
+def test_without_a_file_the_error_names_the_remedy(runs: Runs) -> None:
     ran = runs("list")
     assert ran.code == 2
     assert ran.error == (
@@ -57,7 +57,7 @@ def test_without_a_file_it_is_said_what_to_do(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("words", [["--log", "other.db"], []])
-def test_a_file_that_is_not_there_is_not_made(runs: Runs, words: list[str]) -> None:
+def test_a_missing_file_is_not_created(runs: Runs, words: list[str]) -> None:
     Path("windlass.toml").write_text('[runs]\npath = "other.db"\n')
     ran = runs("list", *words)
     assert ran.code == 2
@@ -73,7 +73,7 @@ def test_the_file_is_the_one_that_the_configuration_names(runs: Runs) -> None:
     assert ids(runs("list", "--json")) == [made]
 
 
-def test_a_configuration_without_runs_leaves_the_file_here(runs: Runs) -> None:
+def test_without_a_runs_section_the_file_is_in_this_directory(runs: Runs) -> None:
     made = keep(["Hi."])
     Path("windlass.toml").write_text("[server]\nport = 1\n")
     assert ids(runs("list", "--json")) == [made]
@@ -99,7 +99,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id(runs: Runs) -> None:
         assert runs("show", given).out.startswith(f"{made}\n")
 
 
-def test_a_run_that_is_not_there_is_reported(runs: Runs) -> None:
+def test_a_missing_run_is_reported(runs: Runs) -> None:
     keep(["Hi."])
     ran = runs("show", "nobody")
     assert (ran.code, ran.out) == (1, "")
@@ -133,7 +133,7 @@ def test_the_list_is_newest_first_and_can_be_narrowed(runs: Runs) -> None:
     assert len(runs("list", "--limit", "0").out.splitlines()) == 4
 
 
-def test_the_list_says_how_each_run_stands(runs: Runs) -> None:
+def test_the_list_shows_the_state_of_each_run(runs: Runs) -> None:
     keep(WEATHER)
     half_said()
     with going([slow("One two.", after=1)]):
@@ -210,7 +210,7 @@ def test_a_place_that_cannot_be_written_is_reported(runs: Runs) -> None:
     ("content", "said"),
     [(None, "cannot read run.json: No such"), ("{}", "run.json: not a run export")],
 )
-def test_what_cannot_be_played_is_reported(runs: Runs, content: str | None, said: str) -> None:
+def test_an_invalid_replay_is_reported(runs: Runs, content: str | None, said: str) -> None:
     if content is not None:
         Path("run.json").write_text(content)
     ran = runs("replay", "run.json")
@@ -218,7 +218,7 @@ def test_what_cannot_be_played_is_reported(runs: Runs, content: str | None, said
     assert said in ran.error
 
 
-def test_a_run_that_had_not_ended_is_played_as_far_as_it_goes(runs: Runs) -> None:
+def test_an_unfinished_run_is_replayed_to_its_last_event(runs: Runs) -> None:
     made = half_said()
     runs("export", made, "-o", "run.json")
     ran = runs("replay", "run.json", "--speed", "0")
@@ -300,7 +300,7 @@ def test_followed_json_is_that_of_windlass_run(runs: Runs) -> None:
 # stop and approve.
 
 
-def test_a_run_is_stopped_wherever_it_goes(runs: Runs) -> None:
+def test_a_run_is_stopped_in_any_process(runs: Runs) -> None:
     with going([slow("One two.", after=1)]) as made:
         ran = runs("stop", made[:12])
     assert (ran.code, ran.error) == (0, f"windlass: stopped {made}\n")
@@ -369,7 +369,7 @@ def wait_for(run_id: str, kind: type[RunEvent], count: int = 1) -> None:
     asyncio.run(wait())
 
 
-def test_which_call_is_meant_must_be_said_if_several_wait(runs: Runs) -> None:
+def test_the_call_must_be_named_if_several_wait(runs: Runs) -> None:
     both = calls(call("pay", amount=1, id="call_a1"), call("pay", amount=2, id="call_b2"))
     with going([both, "Done."]) as made:
         wait_for(made, ApprovalRequested, count=2)
@@ -409,7 +409,7 @@ def test_a_call_that_does_not_wait_cannot_be_decided(runs: Runs) -> None:
         (["expire", "--max-bytes", "much"], "must be like 4096, 500k, 20M or 1G, not 'much'"),
     ],
 )
-def test_what_is_given_wrongly_is_reported(runs: Runs, words: list[str], said: str) -> None:
+def test_wrong_arguments_are_reported(runs: Runs, words: list[str], said: str) -> None:
     keep(["Hi."])
     ran = runs(*words)
     assert ran.code == 2

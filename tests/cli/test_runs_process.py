@@ -187,7 +187,7 @@ def test_an_interrupted_resume_leaves_the_run_interrupted(upstream: Upstream, ru
     assert runs("resume").out == "All is well.\n"
 
 
-def test_an_approval_waits_for_another_process_where_nobody_can_be_asked(
+def test_without_a_terminal_an_approval_waits_for_another_process(
     upstream: Upstream, runs: Run
 ) -> None:
     fake = upstream(call("pay", amount=5), "Done.")
@@ -267,7 +267,7 @@ def test_a_terminal_gets_colours_and_is_not_steered(here: Path) -> None:
         assert b"\x07" not in shown
 
 
-def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
+def test_a_disconnect_of_a_reader_is_no_error(here: Path) -> None:
     run_id = keep(["It is sunny."])
     with beginning("follow", run_id, "--events") as process:
         assert process.stdout is not None

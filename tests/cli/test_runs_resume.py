@@ -91,9 +91,7 @@ def test_a_forgotten_tool_does_not_end_the_run(upstream: Upstream, resume: Resum
     assert resume("--tools", "tools.py").out == "It is sunny.\n"
 
 
-def test_a_run_whose_tools_are_gone_can_be_brought_to_its_end(
-    upstream: Upstream, resume: Resume
-) -> None:
+def test_a_run_with_missing_tools_can_be_ended(upstream: Upstream, resume: Resume) -> None:
     made = interrupted([call("get_weather", city="Paris"), slow("Never.")], answered)
     upstream("Never.")
     ran = resume(made, "--force")
@@ -112,7 +110,7 @@ def test_another_model_does_not_resume_it(upstream: Upstream, resume: Resume) ->
     assert "interrupted" in resume(action="list").out
 
 
-def test_a_configured_model_is_found_by_what_it_stands_for(
+def test_a_configured_model_is_found_by_its_target(
     upstream: Upstream, resume: Resume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted([call("get_weather", city="Paris"), slow("Never.")], answered)
@@ -147,7 +145,7 @@ def test_an_approval_is_answered_ahead(
     assert result in fake.requests[0].body["messages"][-1]["content"]
 
 
-def test_what_is_shown_can_be_json_or_events(upstream: Upstream, resume: Resume) -> None:
+def test_the_output_can_be_json_or_events(upstream: Upstream, resume: Resume) -> None:
     half_said()
     half_said()
     upstream("Fine.", "Fine.")

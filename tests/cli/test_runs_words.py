@@ -83,7 +83,7 @@ def test_every_tone_leaves_the_text_as_it_is(tone: Tone) -> None:
     assert coloured("", tone) == ""
 
 
-def test_the_answer_and_what_is_told_about_it_are_apart() -> None:
+def test_the_answer_and_its_metadata_are_separate() -> None:
     out, about = told(
         STARTED,
         ROUND,
@@ -109,13 +109,13 @@ def test_the_answer_and_what_is_told_about_it_are_apart() -> None:
     ]
 
 
-def test_text_that_is_superseded_is_marked_where_it_stands() -> None:
+def test_superseded_text_is_marked_in_place() -> None:
     out, about = told(STARTED, ROUND, TextDelta("Half an ans"), RunResumed(1), AGAIN)
     assert out == ("Half an ans\n[superseded: round 1 restarts; ignore its text above]\n")
     assert "Another process resumed the run" in about
 
 
-def test_a_round_that_had_said_nothing_leaves_no_mark_in_the_answer() -> None:
+def test_a_round_without_text_leaves_no_mark_in_the_answer() -> None:
     out, about = told(STARTED, ROUND, RunResumed(1), AGAIN, TextDelta("Paid."))
     assert out == "Paid.\n"
     assert "Round 1 restarts." in about
@@ -129,12 +129,12 @@ def test_the_text_of_an_earlier_round_is_not_superseded() -> None:
     assert out == "First.\nSecond.\n"
 
 
-def test_a_call_that_waits_comes_with_the_command_that_decides() -> None:
+def test_a_waiting_call_is_shown_with_the_command_that_decides() -> None:
     _, about = told(ToolCallEnded(0, PAY), ApprovalRequested(PAY))
     assert about == (f'  pay {{"amount":5}} needs approval: windlass runs approve {RUN} call_1\n')
 
 
-def test_a_replayed_call_waits_for_nobody() -> None:
+def test_a_replayed_call_waits_for_no_decision() -> None:
     [piece] = EventFormatter(RUN, live=False).add(ApprovalRequested(PAY))
     assert piece.text == '  pay {"amount":5} needs approval\n'
 
@@ -156,7 +156,7 @@ def test_each_event_has_its_words(event: RunEvent, words: str) -> None:
     assert words in told(ToolCallEnded(0, PAY), event)[1]
 
 
-def test_nothing_that_is_told_steers_a_terminal_or_breaks_a_line() -> None:
+def test_no_output_controls_the_terminal_or_breaks_a_line() -> None:
     bad = "\x1b[31m\nwindlass: all is well\x07"
     evil = FunctionCall(bad, bad, bad)
     _, about = told(
@@ -227,7 +227,7 @@ round 2: at 6.00 s, took 2.00 s, 20 tokens in, 5 out
     )
 
 
-def test_a_run_that_stands_still_says_what_can_be_done() -> None:
+def test_an_idle_run_shows_the_possible_actions() -> None:
     text = described(
         RECORD, STARTED, ROUND, ToolCallEnded(0, PAY), ApprovalRequested(PAY), interrupted=True
     )
@@ -241,7 +241,7 @@ def test_a_failed_run_reports_why() -> None:
     assert described(record, STARTED).endswith("\nthe run failed: it broke\n")
 
 
-def test_what_was_superseded_is_shown_as_such() -> None:
+def test_superseded_text_is_shown_as_such() -> None:
     text = described(RECORD, STARTED, ROUND, TextDelta("Half"), RunResumed(1), AGAIN)
     assert "superseded: it was interrupted, and the model was asked again\n  Half\n" in text
     assert "  resumed  " in text

@@ -176,7 +176,7 @@ def test_a_wrong_configuration_is_named_with_its_line(
 
 
 @pytest.mark.usefixtures("here")
-def test_a_configuration_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_configuration_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "absent.toml" in complaint(capsys, "--config", "absent.toml")
 
 

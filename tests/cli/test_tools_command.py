@@ -114,7 +114,7 @@ def test_without_a_file_the_environment_may_name_them(
     assert "get_weather" in tools("list")
 
 
-def test_without_any_tools_the_remedy_is_said(tools: Tools) -> None:
+def test_without_any_tools_the_error_names_the_remedy(tools: Tools) -> None:
     code, out, error = tools.outcome("list")
     assert (code, out) == (2, "")
     assert "no tools: there is no windlass.toml" in error
@@ -170,7 +170,7 @@ def test_a_text_is_written_as_it_is_and_as_json_if_asked(tools: Tools) -> None:
     assert tools(*words, "--json") == '"the sum is 3"\n'
 
 
-def test_an_error_of_the_tool_is_said_in_its_own_words(tools: Tools) -> None:
+def test_an_error_of_the_tool_keeps_its_message(tools: Tools) -> None:
     code, out, error = tools.outcome(
         "call", "get_weather", "--arg=city=Atlantis", "--tools=tools.py"
     )
@@ -178,7 +178,7 @@ def test_an_error_of_the_tool_is_said_in_its_own_words(tools: Tools) -> None:
     assert error == "windlass: get_weather: there is no such city\n"
 
 
-def test_what_a_module_and_a_tool_print_is_no_part_of_the_result(tools: Tools, here: Path) -> None:
+def test_output_of_modules_and_tools_is_not_part_of_the_result(tools: Tools, here: Path) -> None:
     (here / "loud.py").write_text(
         'print("loading")\n\ndef shout() -> str:\n    """Shouts."""\n    print("shouting")\n'
         '    return "done"\n\nTOOLS = [shout]\n'
@@ -192,7 +192,7 @@ def test_what_a_module_and_a_tool_print_is_no_part_of_the_result(tools: Tools, h
 
 @pytest.mark.process
 @pytest.mark.parametrize("words", [["tools", "list", "tools.py"], ["parse", "--list-formats"]])
-def test_a_reader_that_has_gone_away_is_no_error(words: list[str]) -> None:
+def test_a_disconnected_reader_is_no_error(words: list[str]) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     with os.fdopen(theirs, "wb") as pipe:
@@ -239,7 +239,9 @@ def test_a_tool_that_crashes_is_an_error(tools: Tools) -> None:
         (["call", "add", "[1]", "--arg", "a=1"], "with --arg, the arguments must be a JSON"),
     ],
 )
-def test_what_cannot_be_called_exits_with_2(tools: Tools, words: list[str], said: str) -> None:
+def test_a_call_that_is_not_possible_exits_with_2(
+    tools: Tools, words: list[str], said: str
+) -> None:
     code, out, error = tools.outcome(*words, "--tools", "tools.py")
     assert (code, out) == (2, "")
     assert error.startswith(f"windlass: {said}")

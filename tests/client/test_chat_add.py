@@ -72,7 +72,7 @@ def test_turns_are_added_by_role_as_texts_calls_and_results() -> None:
         ({"role": "model", "parts": [{"text": "x"}]}, None, Message.assistant("x")),
     ],
 )
-async def test_whatever_a_prompt_may_be_can_be_added(item: Any, role: str, added: Message) -> None:
+async def test_every_form_of_a_prompt_can_be_added(item: Any, role: str, added: Message) -> None:
     async with AsyncClient(ScriptedModel([])) as client:
         chat = client.chat()
         assert await chat.add(item, role) is chat
@@ -156,7 +156,7 @@ def test_there_must_be_something_to_answer(added: Any) -> None:
         (7, None, "a prompt cannot contain a int"),
     ],
 )
-def test_what_cannot_be_added_is_refused_and_changes_nothing(
+def test_an_invalid_addition_is_refused_and_changes_nothing(
     item: Any, role: str | None, said: str
 ) -> None:
     chat = Client(ScriptedModel([])).chat()
@@ -165,7 +165,7 @@ def test_what_cannot_be_added_is_refused_and_changes_nothing(
     assert chat.messages == ()
 
 
-def test_what_is_added_to_a_chat_with_a_log_is_kept(tmp_path: Path) -> None:
+def test_additions_to_a_chat_with_a_log_are_stored(tmp_path: Path) -> None:
     log = tmp_path / "runs.db"
     with Client(ScriptedModel(["Hello."]), log=log) as client:
         chat = client.chat()

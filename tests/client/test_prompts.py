@@ -40,7 +40,7 @@ IMAGE = InlineData(b"\x89PNG", "image/png")
         ),
     ],
 )
-def test_a_prompt_stands_for_a_conversation(prompt: Any, messages: list[Message]) -> None:
+def test_a_prompt_is_a_short_form_of_a_conversation(prompt: Any, messages: list[Message]) -> None:
     assert list(messages_from(prompt, None)) == messages
 
 
@@ -109,7 +109,7 @@ async def test_settings_and_extra_fields_reach_the_model(client_of: MakeClient) 
     assert request.extra == {"a": 1}
 
 
-async def test_a_value_given_to_a_call_stands_over_the_clients_own(client_of: MakeClient) -> None:
+async def test_an_option_of_a_call_overrides_the_clients(client_of: MakeClient) -> None:
     @tool
     def f() -> int:
         return 1

@@ -176,7 +176,7 @@ async def test_a_chat_remembers_and_a_failure_leaves_it_as_it_was(client_of: Mak
     assert [m.role for m in chat.messages] == ["system"] + ["user", "assistant"] * 3
 
 
-async def test_a_reader_can_take_what_is_there_in_one_go(client_of: MakeClient) -> None:
+async def test_a_reader_can_read_all_stored_events_at_once(client_of: MakeClient) -> None:
     run = await client_of(["one two three"]).start("go")
     await run.result()
     reader = run.events()

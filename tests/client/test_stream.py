@@ -254,7 +254,7 @@ async def test_a_tool_whose_calls_are_past_the_limit_does_not_start_early(
 
 
 @pytest.mark.no_page("it shows an error where its answer breaks off")
-async def test_a_cut_stream_raises_after_the_text_that_came(client_of: MakeClient) -> None:
+async def test_an_interrupted_stream_raises_after_its_text(client_of: MakeClient) -> None:
     seen: list[Any] = []
     client = client_of([cut(say("one two three"), after=2)])
     with pytest.raises(StreamCut):

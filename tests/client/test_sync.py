@@ -64,7 +64,7 @@ def test_text_deltas_are_the_text_alone() -> None:
         assert stream.run_id.startswith("run_")
 
 
-def test_a_stream_can_be_read_in_two_goes() -> None:
+def test_a_stream_can_be_read_in_two_parts() -> None:
     with client(["a b c"]) as c, c.stream("?") as stream:
         first = next(event for event in stream if isinstance(event, TextDelta))
         rest = "".join(e.text for e in stream if isinstance(e, TextDelta))
@@ -226,7 +226,7 @@ def test_context_variables_reach_the_tools() -> None:
     assert [r.output for r in reply.results] == ["ada", "ada"]
 
 
-def test_a_sync_tool_may_use_the_client_and_an_async_one_is_told_not_to() -> None:
+def test_a_sync_tool_may_use_the_client_and_an_async_tool_gets_an_error() -> None:
     with client(["inner"]) as inner:
 
         def nested() -> str:
@@ -286,6 +286,6 @@ with FakeOpenAI(["hello"]) as fake:
         (lambda: client([], base_url="http://x"), "base_url"),
     ],
 )
-def test_what_cannot_work_is_reported_with_a_message(make: Callable[[], Any], said: str) -> None:
+def test_invalid_settings_are_reported_with_a_message(make: Callable[[], Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         make()

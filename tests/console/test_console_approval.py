@@ -69,7 +69,7 @@ async def test_a_no_gives_the_model_its_reason(stage_of: StageOf) -> None:
     assert stage.tools.ran == []
 
 
-async def test_a_key_that_was_meant_for_something_else_decides_nothing(stage_of: StageOf) -> None:
+async def test_a_key_press_for_another_field_decides_nothing(stage_of: StageOf) -> None:
     stage = await stage_of([call("pay", amount=5), "Then not."])
     run_id = await stage.start()
     page = await stage.open("/runs")
@@ -111,7 +111,7 @@ async def test_arguments_are_edited_and_approved_by_keyboard(stage_of: StageOf) 
     await ended(page)
 
 
-async def test_calls_that_wait_are_gone_through_one_after_the_other(stage_of: StageOf) -> None:
+async def test_waiting_calls_are_decided_one_after_the_other(stage_of: StageOf) -> None:
     stage = await stage_of([calls(call("pay", amount=1), call("pay", amount=2)), "Done."])
     page = await stage.open(f"/runs/{await stage.start()}")
     first, second = card(page, "pay").nth(0), card(page, "pay").nth(1)
@@ -127,7 +127,7 @@ async def test_calls_that_wait_are_gone_through_one_after_the_other(stage_of: St
     await state_of(second, "denied")
 
 
-async def test_nobody_who_types_is_interrupted_and_letters_in_a_field_decide_nothing(
+async def test_typing_is_not_interrupted_and_letters_in_a_field_decide_nothing(
     stage_of: StageOf,
 ) -> None:
     stage = await stage_of([call("get_weather", city="Rome"), call("pay", amount=5), "It is paid."])
@@ -152,7 +152,7 @@ async def test_nobody_who_types_is_interrupted_and_letters_in_a_field_decide_not
     assert stage.tools.ran == ["get_weather", "pay"]
 
 
-async def test_a_decision_that_comes_too_late_reports_it(stage_of: StageOf) -> None:
+async def test_a_late_decision_is_reported(stage_of: StageOf) -> None:
     stage = await stage_of([call("pay", amount=5, id="call_pay"), "It is paid."])
     run_id = await stage.start()
     page = await stage.open(f"/runs/{run_id}")

@@ -232,7 +232,7 @@ async def test_a_long_chat_loads_what_is_looked_at(stage_of: StageOf) -> None:
     await expect(first.get_by_text("Question 0")).to_be_in_viewport()
 
 
-async def test_a_chat_that_is_not_there_is_said_not_to_be(stage_of: StageOf) -> None:
+async def test_a_missing_chat_is_reported(stage_of: StageOf) -> None:
     stage = await stage_of("Hello.")
     stage.watch.expects("404")
     page = await stage.open("/chats/nowhere")
@@ -242,7 +242,7 @@ async def test_a_chat_that_is_not_there_is_said_not_to_be(stage_of: StageOf) -> 
     await expect(message_box(page)).to_be_visible()
 
 
-async def test_a_gateway_that_keeps_nothing_still_chats(stage_of: StageOf) -> None:
+async def test_a_gateway_without_storage_still_chats(stage_of: StageOf) -> None:
     model = Listening(call("get_weather", city="Rome", id="c1"), "Sunny.", "Warm.", "New.")
     stage = await stage_of(model, kept=False)
     stage.watch.expects("404")

@@ -47,7 +47,7 @@ async def test_chats_are_listed_opened_and_deleted_after_a_question(stage_of: St
     await expect(chats.locator(".chats-title")).to_have_text(["Pears"])
 
 
-async def test_what_was_written_is_there_again_when_one_comes_back(stage_of: StageOf) -> None:
+async def test_a_draft_is_restored_after_a_change_of_chats(stage_of: StageOf) -> None:
     stage = await stage_of(Listening(call("get_weather", city="Rome"), "Sunny."))
     rome = stage.tools.hold("Rome")
     page = await stage.open("/")

@@ -23,7 +23,7 @@ FILES = sorted(file.name for file in (PROJECT / "test").glob("*.test.ts"))
 RECORD = RunRecord(id="run_1", model="scripted/model", created=100.0, title="Go.")
 
 
-def test_what_the_page_does_without_a_page() -> None:
+def test_the_logic_of_the_page_in_node() -> None:
     ended = node(RUNNER, *FILES)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     [passed] = re.findall(r"^\S+ pass (\d+)$", ended.stdout, re.MULTILINE)

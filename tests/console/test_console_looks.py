@@ -179,7 +179,7 @@ async def test_a_phone_is_enough_to_approve_and_to_go_to_another_chat(stage_of: 
     await expect(page).to_have_url(f"{stage.origin}/")
 
 
-async def test_colours_are_the_systems_until_somebody_chooses(stage_of: StageOf) -> None:
+async def test_colours_are_the_systems_until_the_user_chooses(stage_of: StageOf) -> None:
     stage = await stage_of("Hello.")
     page = await stage.open("/", color_scheme="dark")
     picker = page.get_by_label("Theme")

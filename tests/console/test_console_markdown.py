@@ -120,7 +120,7 @@ async def test_code_is_copied_as_it_was_written(stage_of: StageOf) -> None:
     assert await page.evaluate("() => navigator.clipboard.readText()") == 'print("<b>")'
 
 
-async def test_what_is_complete_stays_in_place_while_more_is_written(stage_of: StageOf) -> None:
+async def test_complete_paragraphs_stay_in_place_while_more_text_arrives(stage_of: StageOf) -> None:
     gate = Gate()
     stage = await stage_of(
         [slow(say("First.\n\nSecond.\n\nThird.\n\nFourth, and more."), gate, after=5)]

@@ -70,7 +70,7 @@ async def test_a_page_continues_by_itself_when_its_gateway_is_killed_while_tools
             await pages.aclose()
 
 
-async def test_a_chat_drops_what_was_said_when_its_gateway_is_killed_while_the_model_talks(
+async def test_a_chat_drops_the_partial_answer_of_a_killed_gateway(
     browser: SharedContexts, tmp_path: Path
 ) -> None:
     with FakeOpenAI([slow("Half of an answer", after=2), "A whole answer.", "And more."]) as model:

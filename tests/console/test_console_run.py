@@ -29,7 +29,7 @@ async def shown(stage: Stage) -> Page:
     return await stage.open(f"/runs/{await stage.start()}")
 
 
-async def test_rounds_and_tools_stand_on_one_axis_while_they_happen(stage_of: StageOf) -> None:
+async def test_rounds_and_tools_share_one_live_axis(stage_of: StageOf) -> None:
     both = calls(call("get_weather", city="Rome"), call("pay", amount=5), usage=Usage(1200, 34))
     stage = await stage_of([both, slow("Sunny.")])
     rome, paying = stage.tools.hold("Rome"), stage.tools.hold("the landlord")
@@ -134,7 +134,7 @@ async def test_a_stop_says_what_is_cancelled_for_sure_and_what_may_have_had_an_e
         await expect(card(page, tool)).to_have_attribute("data-effect", effect)
 
 
-async def test_a_stop_with_nothing_under_way_says_that(stage_of: StageOf) -> None:
+async def test_a_stop_without_an_active_tool_is_reported(stage_of: StageOf) -> None:
     stage = await stage_of(slow("Never said."))
     page = await shown(stage)
     await page.get_by_role("button", name="Stop").click()

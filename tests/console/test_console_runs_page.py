@@ -48,7 +48,7 @@ async def staged(stage_of: StageOf) -> Stage:
     return stage
 
 
-async def test_each_run_says_what_it_was_and_what_it_took(stage_of: StageOf) -> None:
+async def test_each_run_shows_its_prompt_and_its_duration(stage_of: StageOf) -> None:
     stage = await staged(stage_of)
     page = await stage.open("/runs")
     await expect(rows(page)).to_have_count(3)
@@ -74,7 +74,7 @@ async def test_each_run_says_what_it_was_and_what_it_took(stage_of: StageOf) -> 
     await expect(page.get_by_text("Nothing can be divided by zero.")).to_be_visible()
 
 
-async def test_filters_stand_in_the_address(stage_of: StageOf) -> None:
+async def test_filters_are_part_of_the_address(stage_of: StageOf) -> None:
     stage = await staged(stage_of)
     page = await stage.open("/runs")
     await page.get_by_role("searchbox", name="Search").fill("appl")

@@ -90,7 +90,7 @@ async def test_a_damaged_export_is_called_damaged_and_the_next_one_is_shown(
     await expect(page.get_by_text("damaged")).to_have_count(0)
 
 
-async def test_what_is_endless_is_in_the_page_in_part(stage_of: StageOf) -> None:
+async def test_a_very_long_text_is_shown_in_part(stage_of: StageOf) -> None:
     words = "word " * (LONG // 5)
     stage = await stage_of([call("refuse_at_length"), "No."], more_tools=[refuse_at_length])
     page = await stage.open("/")
@@ -124,7 +124,7 @@ async def test_words_without_a_space_make_no_page_wider_than_a_phone(stage_of: S
     await fits(page)
 
 
-async def test_a_browser_that_keeps_nothing_still_chats(stage_of: StageOf) -> None:
+async def test_a_browser_without_storage_still_chats(stage_of: StageOf) -> None:
     stage = await stage_of(["Hello."])
     context = await stage.context()
     await context.add_init_script(BLOCKED)
@@ -135,7 +135,7 @@ async def test_a_browser_that_keeps_nothing_still_chats(stage_of: StageOf) -> No
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
-async def test_what_is_written_while_a_picture_is_read_stays(stage_of: StageOf) -> None:
+async def test_text_typed_while_a_picture_is_read_stays(stage_of: StageOf) -> None:
     stage = await stage_of()
     page = await stage.open("/")
     await page.evaluate(SLOW_FILES)
@@ -147,7 +147,7 @@ async def test_what_is_written_while_a_picture_is_read_stays(stage_of: StageOf) 
     await expect(message_box(page)).to_have_value("What is this?")
 
 
-async def test_what_is_written_while_a_message_is_refused_stays_behind_it(
+async def test_text_typed_while_a_message_is_refused_follows_it(
     stage_of: StageOf,
 ) -> None:
     stage = await stage_of()
@@ -164,7 +164,7 @@ async def test_what_is_written_while_a_message_is_refused_stays_behind_it(
     await expect(message_box(page)).to_have_value("First.\n\nSecond.")
 
 
-async def test_signs_that_turn_the_writing_round_are_seen_by_who_approves(
+async def test_characters_that_change_the_direction_are_visible_in_an_approval(
     stage_of: StageOf,
 ) -> None:
     stage = await stage_of([call("pay", amount=5, payee="\u202ennA"), "Paid."])
@@ -173,7 +173,7 @@ async def test_signs_that_turn_the_writing_round_are_seen_by_who_approves(
     await expect(card(page, "pay").locator(".fields")).to_contain_text(r'payee"\u202ennA"')
 
 
-async def test_a_model_that_says_nothing_is_said_to_have_said_nothing(stage_of: StageOf) -> None:
+async def test_an_empty_answer_is_reported_as_empty(stage_of: StageOf) -> None:
     stage = await stage_of([""])
     page = await stage.open(f"/runs/{await stage.start()}")
     await ended(page)

@@ -29,7 +29,7 @@ def closed(page: Page) -> Any:
 
 
 @pytest.mark.whole("the next test: a tab that is hidden closes its connection, and opens it again")
-async def test_tabs_that_nobody_looks_at_leave_the_connections_to_the_one_that_is_seen(
+async def test_hidden_tabs_leave_the_connections_to_the_visible_one(
     stage_of: StageOf,
 ) -> None:
     stage = await stage_of([call("get_weather", city="Rome"), "It is sunny."])
@@ -94,7 +94,7 @@ async def test_a_page_that_is_left_gives_its_connection_back(stage_of: StageOf) 
     await ended(page)
 
 
-async def test_a_connection_that_says_nothing_for_long_is_made_again(stage_of: StageOf) -> None:
+async def test_a_silent_connection_is_replaced(stage_of: StageOf) -> None:
     stage = await stage_of([call("get_weather", city="Rome"), "It is sunny."])
     rome = stage.tools.hold("Rome")
     context = await stage.context()

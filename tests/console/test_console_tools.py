@@ -90,7 +90,7 @@ async def test_a_tool_is_called_manually_and_its_call_is_listed(stage_of: StageO
     await axe(page)
 
 
-async def test_why_a_tool_failed_is_said_in_its_words(stage_of: StageOf) -> None:
+async def test_a_failed_tool_is_reported_with_its_message(stage_of: StageOf) -> None:
     stage = await stage_of()
     page = await stage.open("/tools/divide")
     await page.get_by_label("dividend").fill("1.5")
@@ -102,7 +102,7 @@ async def test_why_a_tool_failed_is_said_in_its_words(stage_of: StageOf) -> None
     await expect(page.get_by_text("1 call, 1 failed.")).to_be_visible()
 
 
-async def test_what_is_missing_or_wrong_is_said_at_its_field(stage_of: StageOf) -> None:
+async def test_missing_and_invalid_values_are_reported_at_their_field(stage_of: StageOf) -> None:
     stage = await stage_of()
     page = await stage.open("/tools/divide")
     dividend, divisor = page.get_by_label("dividend"), page.get_by_label("divisor")
@@ -209,7 +209,7 @@ async def test_calls_of_models_lead_to_their_runs_and_back_into_the_form(stage_o
     await expect(page.locator(".tools-result")).to_contain_text("Lima")
 
 
-async def test_a_tool_that_is_not_there_is_said_to_be_not_there(stage_of: StageOf) -> None:
+async def test_a_missing_tool_is_reported(stage_of: StageOf) -> None:
     stage = await stage_of()
     stage.watch.expects("404")
     page = await stage.open("/tools/nothing")

@@ -34,7 +34,7 @@ STARTED: list[RunEvent] = [
 ]
 
 
-def test_a_run_that_comes_no_further_is_given_up() -> None:
+def test_a_run_without_progress_is_given_up() -> None:
     again = RoundRestarted(1, "awaiting_model_call")
     assert resume_refusal(History([*STARTED, *resumed(again)]), ())
     assert (

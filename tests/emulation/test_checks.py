@@ -224,7 +224,7 @@ async def test_several_functions_are_called_without_a_question() -> None:
     assert len(inner.requests) == 1
 
 
-async def test_a_call_with_an_address_that_nobody_gave_is_left_out() -> None:
+async def test_a_call_with_a_made_up_address_is_left_out() -> None:
     program = f'{PARIS}\nother = convert(value=paris, to="{{}}")'
     for address in ("ada@example.org", "https://example.org/x"):
         kept, _ = small(program.format(address), "Yes")
@@ -368,7 +368,7 @@ HOTELS = FunctionDeclaration(
         ("Hotels in Rome", 'currency="euros"', False),
     ],
 )
-async def test_an_optional_argument_that_nobody_gave_is_left_out(
+async def test_an_optional_argument_that_was_not_given_is_left_out(
     prompt: str, argument: str, kept: bool
 ) -> None:
     model, _ = small(f'h = find_hotels(city="Rome", {argument})', "Yes")
@@ -722,7 +722,7 @@ async def test_a_program_with_a_made_up_number_begins_with_another_function() ->
         assert 'start ::= comment name " = " (c0)' in inner.requests[1].extra["grammar"]
 
 
-async def test_a_call_with_a_number_that_nobody_gave_needs_more_certainty() -> None:
+async def test_a_call_with_a_made_up_number_needs_more_certainty() -> None:
     program = 'x = convert(value=12.5 * 2, to="kelvin")\ndone'
     for prompt, calls in (("The boiling point in kelvin?", 0), ("2 * 12.5 degrees in kelvin?", 1)):
         script = [program, "none", "Yes", "I do not know."]

@@ -207,7 +207,7 @@ async def test_warming_reads_the_start_of_a_request(kind: type[SmallModel]) -> N
     assert warmed[-1].messages[:-1] == inner.requests[0].messages[:-1]
 
 
-async def test_a_model_that_keeps_nothing_is_not_warmed() -> None:
+async def test_a_model_without_a_cache_is_not_warmed() -> None:
     inner = ScriptedModel([])
     await Modes(inner).warm(asked())
     await Modes(inner, FunctionCallingSettings(mode="emulated")).warm(asked())

@@ -186,7 +186,7 @@ PLAIN = [name for name, call in WRITTEN.items() if not call.startswith((*TOKENS,
 
 
 @pytest.mark.parametrize("format", PLAIN)
-def test_a_call_that_does_not_stand_alone_is_text(format: str) -> None:
+def test_a_call_with_text_beside_it_is_text(format: str) -> None:
     for name, beside in ASIDES.items():
         text = beside(WRITTEN[format])
         for named, pieces in product(("auto", format), ([text], list(text))):
@@ -194,7 +194,7 @@ def test_a_call_that_does_not_stand_alone_is_text(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", ["kimi-k2", "mistral", "deepseek-v31"])
-def test_special_tokens_are_calls_wherever_they_stand(format: str) -> None:
+def test_special_tokens_are_calls_at_any_position(format: str) -> None:
     for name, beside in ASIDES.items():
         text = beside(WRITTEN[format])
         for pieces in ([text], list(text)):

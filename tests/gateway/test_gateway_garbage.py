@@ -299,7 +299,7 @@ async def test_an_upstream_that_fails_leaves_no_garbage(
         await gateway.aclose()
 
 
-async def test_an_upstream_that_is_not_there_leaves_no_garbage() -> None:
+async def test_an_unreachable_upstream_leaves_no_garbage() -> None:
     model = create_model(
         "openai/gpt-test", base_url=f"http://127.0.0.1:{free_port()}", api_key="key", retry=Retry(1)
     )

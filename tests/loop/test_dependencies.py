@@ -336,7 +336,7 @@ async def test_circles_are_refused_before_anything_runs():
             await resolved(needing(x=first), dependencies)
 
 
-async def test_a_parameter_that_nobody_fills_is_refused():
+async def test_a_parameter_without_a_source_is_refused():
     def needy(a: int) -> int:
         return a
 

@@ -431,7 +431,7 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-async def test_a_hook_says_yes(client_of: MakeClient) -> None:
+async def test_a_hook_approves(client_of: MakeClient) -> None:
     asked: list[FunctionCall] = []
 
     def hook(call: FunctionCall) -> bool:
@@ -493,7 +493,7 @@ async def test_a_person_answers_a_run_from_outside(client_of: MakeClient) -> Non
     assert not run.approve("a")
 
 
-async def test_an_approval_that_nobody_gives_times_out_as_a_no(client_of: MakeClient) -> None:
+async def test_an_approval_without_a_decision_times_out_as_denied(client_of: MakeClient) -> None:
     client = client_of([call("pay", amount=1), "ok"])
     run = await client.start("?", tools=[pay], approval_timeout=0.01)
     reply = await run.result()
@@ -611,7 +611,7 @@ async def test_half_a_character_from_a_file_name_reaches_the_model_as_a_mark(
 
 
 @pytest.mark.no_page("it is given text only")
-async def test_media_stand_beside_the_result(client_of: MakeClient) -> None:
+async def test_media_are_beside_the_result(client_of: MakeClient) -> None:
     image = InlineData(b"\x89PNG", "image/png")
 
     def plot() -> Any:

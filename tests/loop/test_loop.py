@@ -141,7 +141,7 @@ async def test_a_call_of_an_unknown_tool_is_answered_with_the_known_ones(
     assert reply.rounds[0].answers[0].outcome == "unknown_tool"
 
 
-async def test_a_crash_is_logged_in_full_and_told_without_internals(
+async def test_a_crash_is_logged_in_full_and_reported_without_internals(
     client_of: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     reply = await client_of([call("broken"), "sorry"]).generate("?", tools=[broken])

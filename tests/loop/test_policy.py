@@ -71,12 +71,12 @@ def ran(name: str, outcome: Outcome = "ok") -> RoundRecord:
         (named("c", "d"), "stcd", Demand(("c", "d"), True)),
     ],
 )
-def test_what_a_choice_demands(choice: Any, offered: str, demand: Demand | None) -> None:
+def test_the_demands_of_a_tool_choice(choice: Any, offered: str, demand: Demand | None) -> None:
     tools = {name: TOOLS[name] for name in offered}
     assert demand_of(Policy(tool_choice=tool_choice_from(choice)), tools) == demand
 
 
-def test_where_no_tool_is_run_here_every_call_is_the_callers() -> None:
+def test_without_server_tools_every_call_is_the_callers() -> None:
     policy = Policy(tool_choice=REQUIRED, execute_tools=False)
     assert demand_of(policy, TOOLS) == Demand(tuple("stcd"), True)
 

@@ -22,7 +22,7 @@ async def test_arguments_go_in_and_the_result_comes_out():
 
 
 @pytest.mark.parametrize("raised", [ValueError("x"), KeyboardInterrupt(), SystemExit(3)])
-async def test_what_is_raised_is_raised_to_the_caller(raised: BaseException):
+async def test_an_exception_is_raised_to_the_caller(raised: BaseException):
     def fail() -> None:
         raise raised
 
@@ -103,7 +103,7 @@ def test_it_works_from_loops_in_several_threads():
     assert sorted(results) == list(range(8))
 
 
-def test_a_loop_that_is_gone_does_not_hurt_the_thread():
+def test_a_closed_loop_does_not_break_the_thread():
     release = threading.Event()
 
     async def leave() -> None:

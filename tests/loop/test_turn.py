@@ -92,7 +92,7 @@ def test_a_turn_without_its_end_or_the_end_of_a_call_is_cut(events: list[Any]) -
         built(*events)
 
 
-def test_what_came_before_a_cut_is_kept_without_the_calls() -> None:
+def test_text_before_an_interruption_is_preserved_without_the_calls() -> None:
     builder = TurnBuilder()
     assert builder.partial() is None
     for event in (TextDelta("a"), ToolCallStarted(0, "1", "a"), ToolCallEnded(0, A)):

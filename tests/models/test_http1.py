@@ -210,7 +210,7 @@ async def test_a_damaged_compressed_body_is_an_error() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhello",
     ],
 )
-async def test_what_arrived_before_the_connection_broke_is_read_first(answer: bytes) -> None:
+async def test_data_before_a_broken_connection_is_read_first(answer: bytes) -> None:
     async with response_of(answer) as response:
         received = b""
         with pytest.raises(Disconnected):
@@ -299,7 +299,7 @@ async def test_connections_are_reused_unless_the_server_closes_them() -> None:
         pool.close()
 
 
-async def test_a_connection_with_bytes_that_nobody_asked_for_is_not_reused() -> None:
+async def test_a_connection_with_unrequested_bytes_is_not_reused() -> None:
     async with raw_server(http(b"hello") + http(b"smuggled"), hold=True) as server:
         connection = await asked(pool_for(server))
         await connection.started()

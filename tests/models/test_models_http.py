@@ -135,7 +135,7 @@ async def test_closing_reaches_the_pools_of_other_running_loops() -> None:
             other.close()
 
 
-def test_a_loop_that_stands_still_keeps_its_pool() -> None:
+def test_a_blocked_loop_keeps_its_pool() -> None:
     with FakeOpenAI("Hi") as fake:
         model = OpenAIModel("m", base_url=fake.base_url)
         with asyncio.Runner() as runner:
@@ -178,7 +178,7 @@ async def test_a_large_error_page_is_not_read_to_its_end() -> None:
     assert len(raised.value.message) < 400
 
 
-async def test_a_host_that_is_not_there_is_tried_again_and_then_named() -> None:
+async def test_an_unreachable_host_is_retried_and_then_named() -> None:
     waits = Waits()
     model = OpenAIModel(
         "m", base_url="http://127.0.0.1:9/v1", retry=Retry(attempts=3), waiting=waits
@@ -190,7 +190,7 @@ async def test_a_host_that_is_not_there_is_tried_again_and_then_named() -> None:
     await model.aclose()
 
 
-def test_what_went_wrong_below_is_reported_with_a_message() -> None:
+def test_transport_errors_are_reported_with_a_message() -> None:
     url = URL("https://host.example/v1")
     refused = ConnectionRefusedError(111, "Connection refused")
     certificate = ssl.SSLCertVerificationError(1, "certificate verify failed")
@@ -301,7 +301,7 @@ async def test_a_key_is_in_no_log_no_repr_and_no_error(
     assert "127.0.0.1" in shown
 
 
-async def test_what_is_said_is_in_no_log() -> None:
+async def test_prompts_and_answers_are_in_no_log() -> None:
     async with FakeOpenAI([refuse(503, "about my secret prompt"), "secret answer"]) as fake:
         model = OpenAIModel("m", base_url=fake.base_url, waiting=Waits())
         async with everything_written(model) as seen:
@@ -379,7 +379,7 @@ def test_a_key_that_fits_no_header_is_refused_without_showing_it(key: str) -> No
     assert key not in str(raised.value)
 
 
-async def test_a_connection_that_goes_away_between_reads_is_a_cut() -> None:
+async def test_a_connection_lost_between_reads_is_an_interruption() -> None:
     body = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
     answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 999\r\n\r\n"
     async with raw_server(answer + body) as server:

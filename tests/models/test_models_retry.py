@@ -31,7 +31,7 @@ def test_the_last_attempt_is_the_last() -> None:
     assert Retry(attempts=1).wait(BUSY, attempt=1, waited=0, jitter=0.5) is None
 
 
-def test_what_cannot_get_better_is_not_tried_again() -> None:
+def test_a_permanent_error_is_not_retried() -> None:
     refused = ModelError("no", status=400)
     assert Retry().wait(refused, attempt=1, waited=0, jitter=0.5) is None
 
@@ -105,7 +105,7 @@ def test_the_wait_that_a_header_asks_for(headers: dict[str, str], seconds: float
     assert retry_after(headers, (), NOW) == seconds
 
 
-def test_google_says_it_in_the_error_s_details() -> None:
+def test_the_error_has_googles_details() -> None:
     details = [
         {"@type": "type.googleapis.com/google.rpc.Help"},
         {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "17.5s"},

@@ -177,7 +177,9 @@ async def test_broken_framing_never_ends_as_a_success_with_less(wire: Any) -> No
 @pytest.mark.measures
 @both
 @either
-async def test_silence_is_tried_again_and_then_told(wire: Any, request_: ModelRequest) -> None:
+async def test_a_silent_model_is_retried_and_then_reported(
+    wire: Any, request_: ModelRequest
+) -> None:
     options = {"timeouts": Timeouts(read=0.5), "waiting": Waits()}
     async with wire[0]([hang(), "Awake."]) as fake:
         assert text(await turn(model_at(wire, fake, **options), request_)) == "Awake."

@@ -57,7 +57,7 @@ async def test_the_limit_of_a_model_is_learned_once(wire: str, live: bool) -> No
 
 
 @wires
-async def test_what_a_prompt_leaves_of_the_context_counts_for_this_request_only(wire: str) -> None:
+async def test_the_context_left_by_a_prompt_counts_for_this_request_only(wire: str) -> None:
     steps = [refuse(400, OF_CONTEXT), "Hi", "Hi"]
     assert await sent(wire, [128_000, 9000], *steps) == [128_000, 3596, 9000]
 

@@ -139,7 +139,7 @@ def test_a_type_is_made_once() -> None:
 
 
 @pytest.mark.parametrize("given", [lambda: 1, object(), "Invoice", 7])
-def test_what_has_no_schema_is_a_config_error(given: Any) -> None:
+def test_a_type_without_a_schema_is_a_config_error(given: Any) -> None:
     with pytest.raises(ConfigError, match="output"):
         output_type(given)
 

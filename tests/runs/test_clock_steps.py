@@ -69,7 +69,7 @@ async def test_a_chat_keeps_its_turns(client_on: MakeClient, wall: Wall, step: f
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_what_was_added_to_a_chat_is_kept(
+async def test_additions_to_a_chat_are_stored(
     client_on: MakeClient, wall: Wall, step: float
 ) -> None:
     chat = client_on(["first"]).chat()

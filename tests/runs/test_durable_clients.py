@@ -97,7 +97,7 @@ async def test_a_call_is_decided_about_from_elsewhere(
     assert await (await second.run(run.id)).result() == reply
 
 
-async def test_runs_are_told_oldest_first_those_that_go_and_those_that_are_kept(
+async def test_active_and_stored_runs_are_listed_oldest_first(
     client_on: MakeClient,
 ) -> None:
     first, second = client_on(["one", "three"]), client_on([slow("two", Gate())])
@@ -192,7 +192,7 @@ async def test_a_log_in_memory_serves_a_client_too() -> None:
         assert await client.resume() == []
 
 
-async def test_what_needs_a_log_reports_it() -> None:
+async def test_methods_that_need_a_log_report_it() -> None:
     async with AsyncClient(ScriptedModel([])) as client:
         with pytest.raises(ConfigError, match=r"log=\.\.\."):
             await client.resume()

@@ -96,9 +96,7 @@ def test_a_sync_client_whose_disk_is_full_reports_it_and_does_not_hang(
 
 
 @pytest.mark.parametrize("make", [not_a_database, somebody_elses, of_a_later_version])
-def test_no_model_is_asked_where_nothing_can_be_kept(
-    path: Path, make: Callable[[Path], None]
-) -> None:
+def test_without_storage_no_model_is_asked(path: Path, make: Callable[[Path], None]) -> None:
     make(path)
     model = ScriptedModel(["never"])
     with Client(model, log=path) as client:

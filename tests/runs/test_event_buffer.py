@@ -45,7 +45,7 @@ def test_a_long_log_is_encoded_like_a_short_one() -> None:
     assert encoded(EventBuffer(events).recorded()) == encoded(events)
 
 
-def test_what_is_recorded_does_not_grow() -> None:
+def test_a_recorded_sequence_does_not_grow() -> None:
     events = pieces(4 * LOOSE)
     for known in (10, 2 * LOOSE + 1, 3 * LOOSE):
         buffer = EventBuffer(events[:known])

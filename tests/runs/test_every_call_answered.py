@@ -174,7 +174,7 @@ async def test_a_run_that_is_stopped_as_it_is_resumed_answers_its_calls() -> Non
             check_ended(run, (kept, steps))
 
 
-async def test_a_call_that_had_started_says_that_its_effect_is_unknown() -> None:
+async def test_the_effect_of_a_started_call_is_reported_as_unknown() -> None:
     events = await recorded_run()
     kept = next(
         n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted) and e.call.name == "pay"
@@ -267,7 +267,7 @@ async def test_calls_that_were_about_to_be_handed_back_are_answered_by_a_stop(
     check_ended(run, policy)
 
 
-async def test_a_stopped_run_tells_its_calls_apart_where_its_tools_are_gone() -> None:
+async def test_a_stopped_run_distinguishes_calls_of_missing_tools() -> None:
     events = await recorded_run()
     kept = next(n for n, e in enumerate(events, 1) if isinstance(e, ApprovalRequested))
     history = History(events[:kept])

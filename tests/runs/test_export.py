@@ -74,7 +74,7 @@ def numbered(*events: RunEvent) -> list[RunEvent]:
     ]
 
 
-async def test_what_is_exported_is_read_back_whole() -> None:
+async def test_an_export_is_read_back_completely() -> None:
     record, events = await kept([call("get_weather", city="Paris"), "Sunny."])
     export = read_export(written(record, events))
     assert export.run == msgspec.json.decode(msgspec.json.encode(record), type=RunRecord)
@@ -160,7 +160,7 @@ async def test_arguments_that_are_no_json_stay_the_models_text() -> None:
     assert told.outcome == "invalid_arguments"
 
 
-def test_a_round_that_was_interrupted_is_there_and_reports_it() -> None:
+def test_an_interrupted_round_is_shown_as_interrupted() -> None:
     events = numbered(
         RunStarted("run_1", "scripted/model", (Message.user("Pay."),)),
         RoundStarted(1, "awaiting_model_call"),
@@ -260,7 +260,7 @@ def changed(**fields: Any) -> bytes:
         (changed(run={}), "damaged: Object missing required field `id` - at `$.run`"),
     ],
 )
-def test_what_is_no_export_is_reported(data: bytes, said: str) -> None:
+def test_a_file_that_is_no_export_is_reported(data: bytes, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         read_export(data)
     assert said in str(error.value)

@@ -88,7 +88,7 @@ async def test_a_run_whose_process_was_killed_continues_and_no_finished_call_run
     assert not any(isinstance(event, RoundRestarted) for event in seen)
 
 
-async def test_a_run_whose_tools_are_gone_ends_and_reports_it(
+async def test_a_run_with_missing_tools_ends_with_an_error(
     client_on: MakeClient, path: Path, tmp_path: Path
 ) -> None:
     with Child("client", path, tmp_path / "ledger", "retry") as process:

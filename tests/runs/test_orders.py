@@ -237,7 +237,7 @@ async def test_a_file_of_the_first_version_keeps_its_orders(
     await log.aclose()
 
 
-async def test_an_order_that_cannot_be_read_keeps_no_other_from_being_obeyed(path: Path) -> None:
+async def test_an_unreadable_order_does_not_block_the_others(path: Path) -> None:
     log, other = SQLiteLog(path), SQLiteLog(path)
     run = begin(log)
     await kept(run, STARTED)
@@ -253,7 +253,7 @@ async def test_an_order_that_cannot_be_read_keeps_no_other_from_being_obeyed(pat
     await other.aclose()
 
 
-async def test_a_decision_is_delivered_again_if_what_came_of_it_was_not_kept(path: Path) -> None:
+async def test_a_decision_is_delivered_again_if_its_effect_was_not_stored(path: Path) -> None:
     payments = Payments(approve=True)
     log = SQLiteLog(path)
     client = payments.client(log, call("pay", amount=3, id="a"), "Done.")

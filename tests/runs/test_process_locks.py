@@ -24,7 +24,7 @@ async def claimed_elsewhere(path: Path) -> str:
 
 
 @pytest.mark.process
-async def test_a_process_that_opens_and_closes_its_lock_file_still_lives(
+async def test_a_process_that_closes_its_lock_file_still_counts_as_alive(
     path: Path, log: SQLiteLog
 ) -> None:
     run = begin(log)
@@ -35,7 +35,7 @@ async def test_a_process_that_opens_and_closes_its_lock_file_still_lives(
 
 
 @pytest.mark.process
-async def test_a_process_that_opens_and_closes_a_second_log_still_lives(
+async def test_a_process_that_closes_a_second_log_still_counts_as_alive(
     path: Path, log: SQLiteLog
 ) -> None:
     await kept(begin(log), STARTED)

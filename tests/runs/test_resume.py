@@ -162,7 +162,7 @@ async def test_a_run_interrupted_after_any_event_ends_with_the_same_answer() -> 
         assert History(after).reply() == run.reply
 
 
-async def test_a_run_without_a_last_answer_says_so_once_wherever_it_was_interrupted() -> None:
+async def test_a_run_without_a_last_answer_reports_it_once_after_any_interruption() -> None:
     script = [call("pay", amount=1), say("")]
     events, whole = await whole_run(script, max_rounds=1)
     assert (whole.reply.text, whole.stop_reason) == (EMPTY_ANSWER, "max_rounds")
@@ -226,7 +226,7 @@ async def test_an_interrupted_call_ends_the_run_if_the_policy_demands_it() -> No
     assert set(answered(list(run.log.recorded()))) == {each.id for each in turn.calls}
 
 
-async def test_a_tools_own_word_on_interruption_stands_over_the_runs() -> None:
+async def test_a_tools_own_on_interrupt_overrides_the_runs() -> None:
     events, _ = await whole_run()
     kept = next(
         n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted) and e.call.name == "pay"
@@ -248,7 +248,7 @@ async def test_text_of_a_cut_turn_is_superseded_by_an_event() -> None:
     assert run.reply.messages == whole.reply.messages
 
 
-async def test_what_had_begun_early_in_a_cut_turn_is_answered_before_it_is_asked_again() -> None:
+async def test_early_calls_of_an_interrupted_turn_are_answered_before_the_retry() -> None:
     events, _ = await whole_run([call("look", what="a", id="a"), "done"])
     kept = next(n for n, e in enumerate(events, 1) if isinstance(e, ToolRunStarted))
     early = [event for event in events[:kept] if not isinstance(event, TurnEnded)]
@@ -311,7 +311,7 @@ async def test_a_task_that_is_cancelled_while_it_leaves_a_run_is_cancelled() -> 
     await run.stop()
 
 
-async def test_an_approval_waits_on_with_what_is_left_of_its_time() -> None:
+async def test_an_approval_continues_with_its_remaining_time() -> None:
     script = [call("pay", amount=1, id="a"), "done"]
     ledger = Ledger(approve=True)
     first = AsyncRun(plan_of(ledger, script))
@@ -330,7 +330,7 @@ async def test_an_approval_waits_on_with_what_is_left_of_its_time() -> None:
     assert ledger.begun == {"pay 1": 1}
 
 
-async def test_an_approval_whose_time_was_up_while_nobody_ran_it_is_a_no() -> None:
+async def test_an_approval_that_expired_while_the_run_was_interrupted_is_denied() -> None:
     script = [call("pay", amount=1, id="a"), "done"]
     ledger = Ledger(approve=True)
     first = AsyncRun(plan_of(ledger, script))
@@ -385,7 +385,7 @@ async def test_a_run_has_no_more_time_than_it_was_given_at_its_start() -> None:
     assert run.stop_reason == "deadline"
 
 
-async def test_ids_that_a_model_uses_again_are_told_apart() -> None:
+async def test_ids_that_a_model_uses_again_become_different_ids() -> None:
     script = [call("pay", amount=1, id="call_0"), call("pay", amount=2, id="call_0"), "done"]
     ledger = Ledger()
     run = AsyncRun(plan_of(ledger, script))
@@ -396,7 +396,7 @@ async def test_ids_that_a_model_uses_again_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("times", [19, 20])
-async def test_a_run_that_never_comes_further_is_given_up(times: int) -> None:
+async def test_a_run_that_never_progresses_is_given_up(times: int) -> None:
     events, _ = await whole_run()
     stuck = [*events[:2], *(RunResumed(n) for n in range(1, times + 1))]
     refusal = resume_refusal(History(stuck), [])

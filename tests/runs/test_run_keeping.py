@@ -31,7 +31,7 @@ async def followed(log: RunLog, run_id: str = "run_1", after: int = 0) -> list[R
     return [event async for event in log.follow(run_id, after)]
 
 
-async def test_what_is_known_of_a_run_follows_its_events(logs: Logs, clock: Clock) -> None:
+async def test_the_record_of_a_run_follows_its_events(logs: Logs, clock: Clock) -> None:
     run = begin(logs.log, owner="web", chat="c", title="Hello", origin={"kind": "x", "n": [1]})
     await kept(run, STARTED, TEXT)
     now = await logs.other.status("run_1")
@@ -48,7 +48,7 @@ async def test_what_is_known_of_a_run_follows_its_events(logs: Logs, clock: Cloc
     assert list(await logs.other.list()) == [then]
 
 
-async def test_runs_are_listed_newest_first_and_chosen_by_what_is_known(logs: Logs) -> None:
+async def test_runs_are_listed_newest_first_and_filtered(logs: Logs) -> None:
     await ended_run(logs.log, "b", 2.0, owner="web", chat="one")
     await ended_run(logs.log, "c", 3.0, owner="web")
     await ended_run(logs.log, "a", 1.0, chat="one")
@@ -123,7 +123,7 @@ async def test_runs_are_chosen_by_why_they_ended_and_by_model_and_title(logs: Lo
     assert await ids(owner="web", before=middle, model="large") == "b"
 
 
-async def test_an_unknown_run_is_said_to_be_unknown_and_nobody_waits_for_it(logs: Logs) -> None:
+async def test_an_unknown_run_is_an_error_at_once(logs: Logs) -> None:
     await ended_run(logs.log)
     for ask in (
         lambda: logs.other.read("run_2"),
@@ -146,7 +146,7 @@ async def test_an_unknown_run_is_said_to_be_unknown_and_nobody_waits_for_it(logs
         Order(kind="approve", call_id="a", arguments={"amount": 2}),
     ],
 )
-async def test_an_order_reaches_the_run_from_wherever_it_comes(logs: Logs, order: Order) -> None:
+async def test_an_order_reaches_the_run_from_any_process(logs: Logs, order: Order) -> None:
     for log in logs:
         obeyed: asyncio.Queue[Order] = asyncio.Queue()
         run = begin(logs.log, f"run_{id(log)}")
@@ -207,7 +207,7 @@ async def test_ended_runs_expire_by_age_number_and_size_and_open_ones_stay(
     assert await logs.other.expire(retention) == 0
 
 
-async def test_nobody_takes_over_a_run_whose_process_lives(logs: Logs) -> None:
+async def test_a_run_of_a_living_process_is_not_taken_over(logs: Logs) -> None:
     run = begin(logs.log)
     await kept(run, STARTED)
     for log in logs:

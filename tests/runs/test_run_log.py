@@ -168,7 +168,7 @@ async def test_a_late_reader_gets_all_and_ends(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("after", [3, 4, 100])
-async def test_who_has_read_an_ended_run_to_its_end_does_not_wait(logs: Logs, after: int) -> None:
+async def test_a_reader_at_the_end_of_an_ended_run_does_not_wait(logs: Logs, after: int) -> None:
     await ended_run(logs.log)
     for log in logs:
         assert await followed(log, after=after) == []

@@ -126,7 +126,7 @@ async def test_a_file_that_is_whole_again_is_used_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [TypeError("odd"), OverflowError("too big"), OSError(5, "I/O")])
-async def test_whatever_opening_the_file_raises_reaches_every_caller(
+async def test_an_error_while_opening_the_file_reaches_every_caller(
     path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def broken(*_: object) -> None:

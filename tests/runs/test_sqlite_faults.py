@@ -162,7 +162,7 @@ def overwrite(path: Path, start: int, data: bytes) -> None:
         file.write(data)
 
 
-async def test_a_damaged_file_is_said_to_be_damaged(path: Path) -> None:
+async def test_a_damaged_file_is_reported(path: Path) -> None:
     log = SQLiteLog(path)
     for number in range(20):
         await ended_run(log, f"run_{number}")
@@ -218,7 +218,7 @@ async def test_a_file_that_is_no_log_of_ours_is_left_as_it_is(
     assert content(path) == before
 
 
-async def test_a_file_that_somebody_holds_for_too_long_is_said_to_be_held(
+async def test_a_file_that_is_locked_for_too_long_is_reported(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)

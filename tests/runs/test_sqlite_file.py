@@ -93,7 +93,7 @@ async def test_nothing_of_a_deleted_run_is_in_any_file(
         assert rows(path, "SELECT id FROM runs") == [("stays",)]
 
 
-async def test_a_deletion_that_a_reader_keeps_from_being_complete_reports_it(
+async def test_a_deletion_that_a_reader_delays_is_reported(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
@@ -113,7 +113,7 @@ async def test_a_deletion_that_a_reader_keeps_from_being_complete_reports_it(
 
 
 @pytest.mark.sweep
-async def test_two_may_make_the_file_at_once_whatever_the_order_of_their_steps(
+async def test_two_processes_may_create_the_file_in_any_order_of_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plainly = sqlite3.connect

@@ -48,7 +48,7 @@ URGENT = [event for event in EVERY_KIND if type(event) not in CAN_WAIT]
 
 
 @pytest.mark.parametrize("event", URGENT, ids=lambda event: type(event).__name__)
-async def test_what_matters_is_in_the_file_before_the_next_step(
+async def test_important_events_are_in_the_file_before_the_next_step(
     log: SQLiteLog, path: Path, event: RunEvent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 1_000.0)
@@ -126,7 +126,7 @@ async def test_text_is_written_every_50_milliseconds_and_together(
     assert rows(path, "SELECT first, last FROM batches") == [(1, 1), (2, 11), (12, 19)]
 
 
-async def test_what_happens_at_once_is_written_at_once(log: SQLiteLog, path: Path) -> None:
+async def test_concurrent_events_are_written_together(log: SQLiteLog, path: Path) -> None:
     runs = [begin(log, f"run_{number}") for number in range(20)]
     await asyncio.gather(*(kept(run, STARTED, Status("s")) for run in runs))
     assert rows(path, "SELECT first, last, count(*) FROM batches GROUP BY 1, 2") == [(1, 2, 20)]
@@ -146,9 +146,7 @@ async def test_a_log_closed_in_the_middle_of_a_run_has_written_all_of_it(path: P
     assert rows(path, "SELECT events FROM runs") == [(3,)]
 
 
-async def test_somebody_who_no_longer_waits_does_not_hold_up_the_others(
-    log: SQLiteLog, path: Path
-) -> None:
+async def test_a_cancelled_waiter_does_not_delay_the_others(log: SQLiteLog, path: Path) -> None:
     await ended_run(log)
     with opened(path) as connection:
         connection.execute("BEGIN IMMEDIATE")

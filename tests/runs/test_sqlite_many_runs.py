@@ -124,7 +124,7 @@ def uses(log: SQLiteLog) -> dict[str, Use]:
 
 
 @pytest.mark.measures
-async def test_what_a_method_costs_does_not_grow_with_the_runs_that_are_kept(
+async def test_the_cost_of_a_method_does_not_grow_with_the_stored_runs(
     watched: type[Watched], path: Path
 ) -> None:
     log = SQLiteLog(path)

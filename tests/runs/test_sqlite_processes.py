@@ -62,7 +62,7 @@ async def test_a_reader_in_another_process_continues_from_its_last_number(path: 
             assert await reader.hear() == "over"
 
 
-async def test_a_reader_follows_over_the_death_of_the_process_and_what_comes_after(
+async def test_a_reader_follows_a_run_across_the_death_of_its_process(
     path: Path,
 ) -> None:
     with Child("write", path) as writer:
@@ -106,7 +106,7 @@ async def test_a_process_killed_while_it_writes_leaves_a_whole_file_and_runs_to_
     assert integrity(path) == "ok"
 
 
-async def test_runs_are_left_by_those_who_close_and_by_nobody_else(path: Path) -> None:
+async def test_only_a_closing_client_leaves_its_runs(path: Path) -> None:
     log = SQLiteLog(path)
     with Child("write", path, "theirs") as writer:
         await writer.hear()
@@ -140,7 +140,7 @@ async def test_no_run_is_given_to_two_claimers(path: Path) -> None:
     assert sorted(" ".join(got).split()) == [f"run_{number}" for number in range(5)]
 
 
-async def test_nobody_claims_while_another_makes_up_its_mind(
+async def test_no_process_claims_a_run_while_another_decides(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
@@ -195,7 +195,7 @@ async def test_an_order_from_another_process_reaches_the_owner_once(
         assert await owner.hear() == "closed"
 
 
-async def test_an_order_waits_for_whoever_takes_the_run_over(path: Path) -> None:
+async def test_an_order_waits_for_the_process_that_resumes_the_run(path: Path) -> None:
     with Child("write", path) as owner:
         await owner.hear()
     with Child("order", path, "stop") as giver:

@@ -41,7 +41,7 @@ async def written_in_one_commit(writer: Writer, *logs: StoredLog) -> None:
     held.set()
 
 
-async def test_what_a_listener_does_wrong_is_no_other_runs_trouble(writer: Writer) -> None:
+async def test_a_failing_listener_does_not_affect_other_runs(writer: Writer) -> None:
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
     first, second = log_of(writer, "run_1"), log_of(writer, "run_2")

@@ -50,7 +50,7 @@ def checked(rules: AnthropicRules = AnthropicRules(), **fields: Any) -> Any:  # 
         {"thinking": {"type": "adaptive"}, "temperature": 1},
     ],
 )
-def test_what_is_accepted(fields: Any) -> None:
+def test_accepted_values(fields: Any) -> None:
     assert checked(**fields)["model"] == "m"
 
 
@@ -113,7 +113,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "message"), REFUSED)
-def test_what_is_refused(fields: Any, message: str) -> None:
+def test_refused_values(fields: Any, message: str) -> None:
     with pytest.raises(RequestRefused, match=message) as raised:
         checked(**fields)
     assert raised.value.status == 400

@@ -171,9 +171,7 @@ def test_malformed_arguments_only_in_a_stream(client: anthropic.Anthropic, scrip
         client.messages.create(**ASKED)
 
 
-def test_stop_reasons_are_said_in_anthropic_s_words(
-    client: anthropic.Anthropic, script: Script
-) -> None:
+def test_stop_reasons_are_anthropics(client: anthropic.Anthropic, script: Script) -> None:
     for finish, reason in (
         ("length", "max_tokens"),
         ("content_filter", "refusal"),

@@ -145,7 +145,7 @@ def test_it_is_refused(body: Any, message: str):
 
 
 @pytest.mark.parametrize("body", TAKEN)
-def test_it_is_taken(body: dict[str, Any]):
+def test_it_is_accepted(body: dict[str, Any]):
     assert check_generate_request(body, GeminiRules())
 
 

@@ -169,5 +169,5 @@ def test_it_is_refused(client: OpenAI, body: Any, message: str, code: str | None
 
 
 @pytest.mark.parametrize("body", TAKEN)
-def test_it_is_taken(client: OpenAI, body: dict[str, Any]):
+def test_it_is_accepted(client: OpenAI, body: dict[str, Any]):
     assert client.post("/chat/completions", body={"model": "m", **body}, cast_to=object)

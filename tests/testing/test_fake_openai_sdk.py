@@ -180,7 +180,7 @@ async def test_the_async_client_blocks_and_streams(async_client: Any):
     ]
 
 
-async def test_many_clients_at_once_are_told_apart_by_what_they_ask():
+async def test_concurrent_clients_get_the_answers_to_their_own_requests():
     def answer(body: dict) -> str:
         return f"You said {last_prompt(body)}."
 

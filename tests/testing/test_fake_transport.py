@@ -156,7 +156,7 @@ async def test_a_body_that_is_no_json_is_refused(session: aiohttp.ClientSession)
             assert response.status == 400
 
 
-async def test_a_body_of_many_megabytes_is_taken(session: aiohttp.ClientSession):
+async def test_a_body_of_many_megabytes_is_accepted(session: aiohttp.ClientSession):
     async with FakeOpenAI("Hi") as fake:
         url, body = asking(fake, stream=False)
         body["messages"] = [{"role": "user", "content": "x" * 5_000_000}]
@@ -307,7 +307,7 @@ async def test_a_slow_body_and_a_slow_refusal_wait_too(session: aiohttp.ClientSe
         assert (await answer(session, fake))[0].status == 500
 
 
-async def test_a_client_that_goes_away_frees_a_hanging_answer(session: aiohttp.ClientSession):
+async def test_a_disconnect_ends_a_hanging_answer(session: aiohttp.ClientSession):
     async with FakeOpenAI([hang(), "Hi"]) as fake:
         url, body = asking(fake)
         with pytest.raises(TimeoutError):

@@ -50,7 +50,7 @@ def test_parts_say_a_turn_in_any_order():
     assert think("Hm.", Turn(parts=parts)).content == (Thought("Hm."), *parts)
 
 
-def test_parts_do_not_stand_beside_text():
+def test_parts_are_not_beside_text():
     with pytest.raises(ValueError, match="either parts"):
         Turn(parts=(Text("a"),), text="b")
 

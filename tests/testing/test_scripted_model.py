@@ -68,7 +68,7 @@ def test_it_is_a_model():
     assert model.name == "scripted/other"
 
 
-async def test_a_request_that_nobody_watches_comes_whole():
+async def test_a_request_without_a_watcher_arrives_whole():
     model = ScriptedModel(say("one two three"))
     assert await said_by(model, ModelRequest(HELLO.messages, live=False)) == [
         TextDelta("one two three"),
@@ -101,7 +101,7 @@ async def test_requests_are_kept_as_they_were_when_they_came():
     assert model.requests == [HELLO]
 
 
-async def test_a_function_may_decide_what_is_said():
+async def test_a_function_may_choose_the_answer():
     def answer(request: ModelRequest) -> Step:
         return f"{last_prompt(request)}: {len(tool_results(request))}"
 
@@ -159,7 +159,7 @@ async def test_each_fault_is_the_error_that_a_real_model_raises(
     assert (seen, error.status, error.retryable) == ([], status, retryable)
 
 
-async def test_a_refusal_says_all_that_the_script_says():
+async def test_a_refusal_has_all_fields_of_the_script():
     _, error = await _said_until_error(refuse(429, "Slow down.", retry_after=2.5, code="busy"))
     assert (error.message, error.retry_after, error.code) == ("Slow down.", 2.5, "busy")
 
@@ -171,7 +171,7 @@ async def test_an_interrupted_stream_fails_after_its_first_pieces():
 
 
 @pytest.mark.parametrize("fault", [cut("one two", 1), interrupt("one two", 1)])
-async def test_a_body_that_breaks_off_says_nothing(fault: Fault):
+async def test_a_truncated_body_gets_no_response(fault: Fault):
     async with asyncio.timeout(60):
         with pytest.raises(ModelError):
             await said_by(ScriptedModel([fault]), ModelRequest(HELLO.messages, live=False))

@@ -362,7 +362,7 @@ def test_parameters_of_snakepit_that_cannot_be_read_are_refused(
         Tool.from_snakepit_tool({"name": "search", "parameters": parameters})
 
 
-def test_what_is_no_tool_of_snakepit_is_refused() -> None:
+def test_a_value_that_is_no_snakepit_tool_is_refused() -> None:
     for spec in ("search", 7, None, ["search"]):
         with pytest.raises(ConfigError, match="not a tool specification"):
             Tool.from_snakepit_tool(spec)

@@ -88,7 +88,7 @@ def test_a_duplicate_is_refused_unless_it_replaces():
     assert registry.list() == [made]
 
 
-def test_what_is_not_there_cannot_be_unregistered():
+def test_a_missing_tool_cannot_be_unregistered():
     with pytest.raises(ConfigError, match="no tool named 'add'"):
         ToolRegistry().unregister("add")
 
@@ -98,7 +98,7 @@ def test_several_tools_at_once_are_refused():
         ToolRegistry().register({"functionDeclarations": [{"name": "a"}, {"name": "b"}]})
 
 
-def test_a_session_stands_over_its_parent():
+def test_a_session_overrides_its_parent():
     parent = ToolRegistry([add])
     session = parent.session([tool(subtract, name="add"), subtract])
     assert session.get("add") is not parent.get("add")
@@ -108,7 +108,7 @@ def test_a_session_stands_over_its_parent():
     assert session.get("add") is parent.get("add")
 
 
-def test_what_happens_to_the_parent_is_seen_in_the_session():
+def test_changes_of_the_parent_are_visible_in_the_session():
     parent = ToolRegistry()
     session = parent.session()
     parent.register(add)

@@ -130,7 +130,7 @@ async def place_of(wire: str, messages: list[Message]) -> tuple[str, str]:
 
 @pytest.mark.parametrize("kind", MEDIA)
 @pytest.mark.parametrize("wire", TABLE)
-async def test_the_media_of_a_result_are_where_the_table_says(wire: str, kind: str) -> None:
+async def test_the_media_of_a_result_match_the_table(wire: str, kind: str) -> None:
     part = MEDIA[kind]
     result, after = await place_of(wire, conversation(part))
     mark = (DATA, BYTES.decode()) if isinstance(part, InlineData) else (URL,)

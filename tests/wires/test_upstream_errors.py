@@ -62,7 +62,7 @@ def test_openai_may_say_itself_whether_to_retry() -> None:
     assert problem_of(400, {"x-should-retry": "true"}, b"").retryable
 
 
-def test_the_wait_comes_along() -> None:
+def test_the_retry_time_is_part_of_the_error() -> None:
     details = [{"@type": "RetryInfo", "retryDelay": "3s"}]
     google = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}}
     assert problem_of(429, {}, body(google)).retry_after == 3

@@ -108,7 +108,7 @@ def test_an_empty_list_of_tools_is_allowed(folder: Folder) -> None:
     assert folder.names("tools.py") == []
 
 
-def test_what_a_module_registers_counts_once_and_for_that_module(folder: Folder) -> None:
+def test_a_registration_counts_once_and_for_its_module(folder: Folder) -> None:
     folder.write(
         "one.py",
         """

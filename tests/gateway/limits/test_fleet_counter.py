@@ -202,7 +202,7 @@ async def test_a_forced_slot_counts_and_needs_no_free_slot(gateways: Fleet, name
     assert await one.acquire(name, 1)
 
 
-async def test_a_cancelled_request_leaves_no_slot_taken(gateways: Fleet, name: str) -> None:
+async def test_a_cancelled_request_releases_its_slot(gateways: Fleet, name: str) -> None:
     one, other = gateways.gateway(), gateways.gateway()
     await one.spend(name, 1)
     update = one._entries.bucket.update
@@ -222,7 +222,7 @@ async def test_a_cancelled_request_leaves_no_slot_taken(gateways: Fleet, name: s
     assert await other.acquire(name, 1)
 
 
-async def test_a_write_without_an_answer_leaves_no_slot_taken(
+async def test_a_write_without_an_answer_releases_its_slot(
     gateways: Fleet, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet, "RETRY_SECONDS", 0.02)

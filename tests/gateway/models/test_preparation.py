@@ -102,13 +102,13 @@ async def test_a_run_that_waits_for_its_model_says_so(
     assert text in status
 
 
-async def test_a_run_of_a_model_that_is_ready_says_nothing(app: App, slow: SlowModel) -> None:
+async def test_a_run_of_a_ready_model_has_no_status(app: App, slow: SlowModel) -> None:
     slow.ready.set()
     started = await post(app, asking("Hi", model="slow"), "/v1/runs")
     assert await statuses(app, started.json["id"]) == []
 
 
-async def test_a_client_without_a_stream_is_told_when_to_retry(app: App, slow: SlowModel) -> None:
+async def test_a_client_without_a_stream_learns_when_to_retry(app: App, slow: SlowModel) -> None:
     slow.stage = Preparation("reading", 42)
     refused = await post(app, asking("Hi", model="slow"))
     assert refused.status == 503

@@ -102,7 +102,7 @@ async def test_a_tool_span_has_name_call_and_outcome() -> None:
     assert bad.status.status_code == StatusCode.ERROR
 
 
-async def test_a_call_that_never_ran_is_there_and_has_no_length() -> None:
+async def test_a_call_that_never_ran_has_a_row_without_a_length() -> None:
     traces = Traces()
     refused = calls(call("double", number="many"), call("kept"), call("no_such_tool"))
     await traces.observe([refused, call("kept"), "done"])

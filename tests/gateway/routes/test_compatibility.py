@@ -73,7 +73,7 @@ async def test_tools_are_declared_to_the_model(stage: Stage, upstream: Upstream)
     assert json.dumps(WEATHER["function"]["parameters"]) in said
 
 
-async def test_what_gemini_does_not_know_of_a_tool_is_left_out(stage: Stage):
+async def test_fields_that_gemini_does_not_know_are_left_out(stage: Stage):
     upstream = stage.upstreams["gemini"]
     upstream.plays("Fine.")
     strict = {**WEATHER, "function": {**WEATHER["function"], "strict": True}}
@@ -100,7 +100,7 @@ SENT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("choice", SENT)
-async def test_tool_choice_is_said_in_the_words_of_each_service(
+async def test_tool_choice_has_the_form_of_each_service(
     stage: Stage, upstream: Upstream, choice: str
 ):
     upstream.plays(call("get_weather", city="Paris"))
@@ -194,7 +194,7 @@ async def test_parallel_tool_calls_false_gives_one_call_even_when_two_come(
     assert message["finish_reason"] == "tool_calls"
 
 
-async def test_parallel_tool_calls_is_said_to_openai(stage: Stage):
+async def test_parallel_tool_calls_is_sent_to_openai(stage: Stage):
     upstream = stage.upstreams["openai"]
     upstream.plays("Fine.")
     await blocking(stage, upstream.model, tools=[WEATHER], parallel_tool_calls=False)
@@ -257,7 +257,7 @@ async def test_google_search_is_routed_to_geminis_own(stage: Stage, name: str):
     assert upstream.bodies[0]["tools"] == [{"googleSearch": {}}]
 
 
-async def test_other_functions_stand_beside_google_search(stage: Stage):
+async def test_other_functions_are_declared_beside_google_search(stage: Stage):
     upstream = stage.upstreams["gemini"]
     upstream.plays(call("get_weather", city="Paris"))
     message = await answered(
@@ -489,7 +489,7 @@ async def test_a_mode_that_is_unknown_is_a_bad_request(stage: Stage, upstream: U
     assert "'auto', 'native' or 'emulated'" in error["message"]
 
 
-async def test_the_environment_sets_the_mode_and_the_header_stands_over_it(
+async def test_the_environment_sets_the_mode_and_the_header_overrides_it(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("FUNCTION_CALLING_MODE", "emulated")

@@ -300,7 +300,7 @@ def test_a_number_without_an_end_is_refused(gateway: Gateway, number: str) -> No
     ],
 )
 @pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
-def test_what_json_has_no_number_for_is_refused(
+def test_numbers_that_json_does_not_have_are_refused(
     gateway: Gateway, field: str, value: Any, number: str, padding: int
 ) -> None:
     body = encoded({**VALID, "user": "x" * padding, field: value})
@@ -336,7 +336,7 @@ def test_invalid_utf8_is_refused(
 @pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
 @pytest.mark.parametrize("depth", [65, 999, 1_001, 100_000, 1_000_000])
 @pytest.mark.parametrize("ends", [("[", "]"), ('{"a":', "}"), ("[", "")])
-def test_too_many_levels_are_named_however_many_there_are(
+def test_any_number_of_extra_levels_is_reported(
     gateway: Gateway, ends: tuple[str, str], depth: int, padding: int
 ) -> None:
     nested = ends[0] * depth + "1" + ends[1] * depth
@@ -350,7 +350,7 @@ def test_too_many_levels_are_named_however_many_there_are(
     assert "more than 64 levels" in answer.error["message"]
 
 
-def test_of_a_key_that_comes_twice_the_last_counts(gateway: Gateway) -> None:
+def test_the_last_of_duplicate_keys_counts(gateway: Gateway) -> None:
     body = encoded(VALID)[:-1] + b', "model": "nowhere"}'
     assert gateway.post(body).error["code"] == "model_not_found"
 

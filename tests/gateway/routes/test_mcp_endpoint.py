@@ -217,7 +217,7 @@ async def test_progress_and_cancellation_reach_the_run(gateway: Serving, era: st
         await asyncio.sleep(0.01)
 
 
-async def test_the_run_of_a_client_that_is_gone_is_stopped(
+async def test_the_run_of_a_disconnected_client_is_stopped(
     gateway: Serving, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that is killed sends no cancellation."""
@@ -418,7 +418,7 @@ async def test_a_user_may_approve_after_a_restart(tmp_path: Path, approve: bool)
     assert text_of(result) == ("deleted /tmp" if approve else "The call was denied.")
 
 
-async def test_a_client_goes_on_after_a_restart(tmp_path: Path, era: Any) -> None:
+async def test_a_client_continues_after_a_restart(tmp_path: Path, era: Any) -> None:
     """Through Windlass's own client, which opens a new session where the old one is gone."""
     with served(tmp_path) as gateway:
         url = f"{gateway.root_url}/mcp"

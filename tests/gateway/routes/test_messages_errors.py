@@ -105,7 +105,7 @@ async def test_a_key_comes_in_either_header(header: tuple[bytes, bytes]) -> None
     assert answer.status == 200
 
 
-async def test_a_key_of_another_model_is_not_told_of_this_one() -> None:
+async def test_a_key_of_another_model_does_not_see_this_one() -> None:
     gateway = MessagesGateway(keys=KEYS)
     for model in ("m", "claude-opus-5"):
         answer = await gateway.post({**asking(), "model": model}, bearer(OTHER))

@@ -250,7 +250,7 @@ def test_only_what_openai_knows_reaches_openai(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_anthropics_reaches_anthropic_unchanged(stream: bool) -> None:
+def test_fields_of_anthropic_reach_anthropic_unchanged(stream: bool) -> None:
     with FakeAnthropic(["Hi."]) as fake:
         answer = asked_over("anthropic/claude-opus-5", fake.base_url, stream)
     assert answer.status_code == 200, answer.text

@@ -81,7 +81,7 @@ def upstream(stage: Stage, request: pytest.FixtureRequest) -> Upstream:
 # Text.
 
 
-def test_a_completion_is_what_the_model_said(client: OpenAI, upstream: Upstream):
+def test_a_completion_has_the_text_of_the_model(client: OpenAI, upstream: Upstream):
     upstream.plays(say("Hello, you.", usage=Usage(7, 3, 10)))
     completion = client.chat.completions.create(model=upstream.model, messages=[user("Hi!")])
     [choice] = completion.choices
@@ -163,7 +163,7 @@ async def test_the_async_stream_helper_ends_with_the_whole_answer(
     assert "".join(deltas) == completion.choices[0].message.content == "One two three."
 
 
-def test_thoughts_stand_beside_the_answer(client: OpenAI, upstream: Upstream):
+def test_thoughts_are_beside_the_answer(client: OpenAI, upstream: Upstream):
     upstream.plays(think("Let me see.", "Yes."))
     completion = client.chat.completions.create(model=upstream.model, messages=[user("Well?")])
     said = completion.choices[0].message.model_dump()
@@ -408,7 +408,7 @@ def test_a_busy_service_is_a_rate_limit_with_its_own_wait(
     assert caught.value.response.headers["retry-after"] == "120"
 
 
-def test_what_the_service_calls_a_bad_request_is_one(client: OpenAI, upstream: Upstream):
+def test_a_bad_request_of_the_service_stays_a_bad_request(client: OpenAI, upstream: Upstream):
     upstream.plays(refuse(400, "The prompt is too long."))
     with pytest.raises(openai.BadRequestError, match="The prompt is too long"):
         client.chat.completions.create(model=upstream.model, messages=[user("Hi!")])

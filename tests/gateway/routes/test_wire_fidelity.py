@@ -101,7 +101,7 @@ def test_logprobs_are_returned_in_both_forms(stage: Stage, upstream: Upstream) -
             assert "".join(tokens(choice["logprobs"])) == choice["delta"]["content"]
 
 
-def test_logprobs_that_nobody_asked_for_are_null(stage: Stage, upstream: Upstream) -> None:
+def test_logprobs_that_were_not_requested_are_null(stage: Stage, upstream: Upstream) -> None:
     upstream.plays("Hi.", "Hi.")
     assert blocking(stage, ask(upstream))["choices"][0]["logprobs"] is None
     chunks = chunks_of(stage, ask(upstream))
@@ -158,7 +158,7 @@ def test_an_emulated_answer_ends_with_fingerprint_and_tier() -> None:
         assert chunks_of(stage, ask(upstream, tools=True))[-1]["service_tier"] == "default"
 
 
-def test_a_service_that_says_nothing_of_itself_adds_no_fields(stage: Stage) -> None:
+def test_a_service_without_metadata_adds_no_fields(stage: Stage) -> None:
     upstream = stage.upstreams["gemini"]
     upstream.plays("Hi.")
     assert not {"system_fingerprint", "service_tier"} & blocking(stage, ask(upstream)).keys()
@@ -236,7 +236,7 @@ def test_a_legacy_history_reaches_gemini(stage: Stage) -> None:
     assert result["parts"][0]["functionResponse"]["response"] == {"output": "sunny"}
 
 
-async def test_a_kept_run_tells_its_answer_in_the_older_form(tmp_path: Path) -> None:
+async def test_a_stored_run_returns_its_answer_in_the_older_form(tmp_path: Path) -> None:
     async with places_on(tmp_path / "runs.db") as places:
         first = places.open([call("get_weather", city="Rome")])
         run_id = await first.start(functions=[WEATHER])

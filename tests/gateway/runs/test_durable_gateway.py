@@ -211,7 +211,7 @@ async def test_a_call_whose_answer_is_in_the_log_of_an_open_run_waits_for_no_dec
     assert (refused.status, refused.error["code"]) == (409, "nothing_to_approve")
 
 
-async def test_a_decision_that_came_too_late_is_a_conflict_and_not_lost_with_a_200(
+async def test_a_late_decision_is_a_conflict_and_not_lost(
     places: Places,
 ) -> None:
     there, beside = places.open([call("erase", path="a", id="x"), TEXT]), places.open()

@@ -92,7 +92,7 @@ async def test_a_reader_follows_a_run_that_is_active_at_another_gateway(open_gat
     assert events == await log_of(one).read(run_id)
 
 
-async def test_a_reader_who_comes_from_another_gateway_is_told_nothing_twice(
+async def test_a_reader_from_another_gateway_receives_nothing_twice(
     open_gateway: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the order is stored before the run's gateway knows that the run is stored."""
@@ -123,7 +123,7 @@ async def test_a_reader_who_comes_from_another_gateway_is_told_nothing_twice(
     assert told == list(range(last + 1, len(whole) + 1))
 
 
-async def test_a_gateway_that_is_gone_is_taken_over_by_another(open_gateway: Open) -> None:
+async def test_runs_of_an_exited_gateway_are_resumed_by_another(open_gateway: Open) -> None:
     begun = asyncio.Event()
     ran: list[str] = []
 
@@ -233,7 +233,7 @@ async def test_a_stop_at_a_gateway_that_shuts_down_asks_its_client_to_retry(
     assert len(await log_of(one)._streams.orders.all()) == 1
 
 
-async def test_a_run_that_cannot_be_taken_up_holds_up_no_other(
+async def test_a_run_that_cannot_be_resumed_delays_no_other(
     open_gateway: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = open_gateway(slow("Never.", Gate())), open_gateway(["Done."])

@@ -173,7 +173,7 @@ def test_another_key_restores_nothing() -> None:
     assert not knows(turns, "a", owner="")
 
 
-def test_a_turn_that_hides_nothing_is_not_kept() -> None:
+def test_a_turn_without_hidden_parts_is_not_stored() -> None:
     said = (Text("Let me see."), FunctionCall("client_f", "{}", new_call_id()))
     plain = Message("assistant", said)
     assert hidden_turn(reply([HELLO, plain], plain, (), list(plain.calls)), 1, CallIds()) is None
@@ -196,7 +196,7 @@ def test_a_turn_is_kept_for_the_ids_that_the_model_gave_its_calls() -> None:
     ],
     ids=["a thought", "a signed call", "a signed text", "a field of the provider's own"],
 )
-def test_a_turn_with_fields_that_a_client_may_drop_is_kept(said: tuple[AnyPart, ...]) -> None:
+def test_a_turn_with_fields_that_a_client_may_drop_is_stored(said: tuple[AnyPart, ...]) -> None:
     message = Message("assistant", said)
     found = hidden_turn(reply([HELLO, message], message, (), list(message.calls)), 1, CallIds())
     assert found is not None
@@ -264,7 +264,7 @@ def earlier_rounds(draw: st.DrawFn) -> tuple[Message, ...]:
 
 
 @given(st.data())
-def test_a_restored_conversation_equals_what_the_model_said(data: st.DataObject) -> None:
+def test_a_restored_conversation_equals_the_original(data: st.DataObject) -> None:
     turns = HiddenTurns()
     conversations = [Conversation(turns), Conversation(turns), Conversation(turns, "other")]
     for conversation in conversations:

@@ -143,9 +143,7 @@ async def test_workers_call_the_tools_of_the_gateway_that_are_theirs_to_call(
     assert "no tool 'secret' for workers" in str(reply.results[1].error)
 
 
-async def test_a_run_that_is_taken_up_waits_for_its_worker_to_come_back(
-    nats: str, session: str
-) -> None:
+async def test_a_resumed_run_waits_until_its_worker_is_back(nats: str, session: str) -> None:
     """The gateways use the same log one after another, like a file."""
     kept = MemoryRunLog()
     begun = asyncio.Event()

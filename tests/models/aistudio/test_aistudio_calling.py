@@ -217,7 +217,7 @@ async def test_a_streamed_call_comes_in_the_order_of_every_other_model(
 # Mistakes of other tools.
 
 
-async def test_a_call_as_text_is_a_call_and_none_of_it_is_said(model_on: MakeModel) -> None:
+async def test_a_call_as_text_is_a_call_and_no_text(model_on: MakeModel) -> None:
     """Also with arguments in arguments, where a search for the first brace leaks the rest."""
     step = written_call("get_weather", city="Paris", options={"units": {"t": "}"}})
     with replica([step]) as fake:
@@ -298,7 +298,7 @@ async def test_usage_is_what_the_page_shows_or_nothing(model_on: MakeModel, show
         assert events[-1].usage.total_tokens == (15 if shown else 0)
 
 
-async def test_a_chat_that_the_page_holds_is_never_told_again(model_on: MakeModel) -> None:
+async def test_a_chat_that_the_page_holds_is_not_sent_again(model_on: MakeModel) -> None:
     with replica(["Hello.", "Fine."]) as fake:
         client = AsyncClient(model_on(fake.url), mode="native", system="Be brief.")
         chat = client.chat()

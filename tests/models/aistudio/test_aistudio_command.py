@@ -110,7 +110,7 @@ async def test_the_fallback_that_matched_is_named(chromium: Chromium, variant: A
         {"prompt", "run_button", "new_chat", "tools_panel", "save_button"},
     ],
 )
-async def test_a_part_that_is_gone_is_named(chromium: Chromium, parts: set[str]) -> None:
+async def test_a_missing_part_is_named(chromium: Chromium, parts: set[str]) -> None:
     with FakeAIStudio([], broken=parts) as fake:
         findings = await found(chromium, fake)
         missing = {name for name, finding in findings.items() if finding.state == "missing"}

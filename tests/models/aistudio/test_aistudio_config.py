@@ -51,7 +51,7 @@ def test_a_setting_that_cannot_be_is_named(name: str, value: str, said: str) -> 
         browser_config({name: value})
 
 
-def test_without_playwright_the_command_that_brings_it_is_said(
+def test_without_playwright_the_error_has_the_install_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(config, "find_spec", lambda _: None)
@@ -59,7 +59,7 @@ def test_without_playwright_the_command_that_brings_it_is_said(
         AIStudioModel("gemini-2.5-flash")
 
 
-def test_a_key_has_no_place_here() -> None:
+def test_a_key_is_not_accepted_as_an_option() -> None:
     with pytest.raises(ConfigError, match="windlass aistudio login"):
         create_model("aistudio/gemini-2.5-flash", api_key="secret")
 

@@ -112,7 +112,7 @@ async def test_an_editor_that_is_late_is_tried_again(model_on: MakeModel) -> Non
         assert len(calls_in(await asked)) == 1
 
 
-async def test_text_is_told_while_the_page_still_writes(model_on: MakeModel) -> None:
+async def test_text_is_streamed_while_the_page_writes(model_on: MakeModel) -> None:
     gate = Gate()
     with replica([slow(say("One two three."), gate, after=2)]) as fake:
         said: list[str] = []
@@ -143,7 +143,7 @@ async def test_a_late_first_token_is_waited_for(model_on: MakeModel) -> None:
         pytest.param(filled_late, "", marks=pytest.mark.whole("the two above")),
     ],
 )
-async def test_a_call_that_comes_when_the_page_is_idle_already_is_not_missed(
+async def test_a_call_that_arrives_when_the_page_is_idle_is_not_missed(
     model_on: MakeModel, late: Any, text: str
 ) -> None:
     gate = Gate()
@@ -198,7 +198,7 @@ async def test_elements_inside_elements_of_their_kind_are_read_once(chromium: Ch
     assert [(call.name, call.arguments) for call in seen.calls] == [("get_weather", "{}")]
 
 
-async def test_names_and_quotes_of_the_page_s_own_are_read_as_they_are_meant(
+async def test_the_pages_own_names_and_quotes_are_read_correctly(
     model_on: MakeModel,
 ) -> None:
     step = raw_call("default_api:get_weather", "{<ctrl46>city<ctrl46>: <ctrl46>Paris<ctrl46>}")
@@ -235,7 +235,7 @@ async def test_an_error_that_the_page_shows_is_raised_with_its_words(
         assert (caught.value.status, caught.value.message) == (status, words)
 
 
-async def test_an_error_that_still_stands_there_is_told_again(model_on: MakeModel) -> None:
+async def test_an_error_that_the_page_still_shows_is_reported_again(model_on: MakeModel) -> None:
     """It is not an empty answer. If the page answers in spite of it, the answer counts."""
     step = quota_callout("No quota left.")
     with FakeAIStudio([step, step, "Hello."], notices_stay=True) as fake:
@@ -296,7 +296,7 @@ def out_of_patience_once_asked(fake: FakeAIStudio) -> Any:
     return next_report
 
 
-async def test_whoever_leaves_presses_stop_and_the_page_serves_the_next(
+async def test_a_disconnect_presses_stop_and_the_page_serves_the_next_request(
     model_on: MakeModel,
 ) -> None:
     gate = Gate()

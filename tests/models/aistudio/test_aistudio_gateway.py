@@ -365,7 +365,7 @@ def test_no_address_in_a_request_is_ever_called(ask: Any) -> None:
             listener.accept()
 
 
-async def test_a_client_that_goes_away_stops_the_page(studio: Studio) -> None:
+async def test_a_disconnect_stops_the_page(studio: Studio) -> None:
     gate = Gate()
     studio.script.clear()
     studio.script.append(slow(say("One two three."), gate, after=1))

@@ -37,7 +37,7 @@ async def test_an_agent_s_run_of_many_turns_sets_its_tools_up_once(model_on: Mak
         assert [request.body["prompt"] for request in fake.requests[1:]] == [None] * CALLS
 
 
-async def test_a_switch_that_somebody_moved_is_noticed(model_on: MakeModel) -> None:
+async def test_a_switch_that_was_changed_manually_is_noticed(model_on: MakeModel) -> None:
     """A remembered state is used only after the page was checked again."""
     with FakeAIStudio(["One", "Two"]) as fake:
         model = model_on(fake.url)
@@ -132,7 +132,7 @@ async def test_a_reader_that_leaves_at_the_turn_s_end_continues_in_the_same_chat
         assert not fake.stopped.is_set()
 
 
-async def test_who_finds_no_page_free_waits_for_one(model_on: MakeModel) -> None:
+async def test_a_request_waits_for_a_free_page(model_on: MakeModel) -> None:
     gate = Gate()
     with FakeAIStudio([slow("One.", gate), "Two.", "Three."]) as fake:
         model = model_on(fake.url, pages=1)

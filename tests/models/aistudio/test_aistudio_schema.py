@@ -79,7 +79,7 @@ def test_a_plain_tool_is_declared_as_it_is() -> None:
         ({"enum": ["a", None]}, {"type": "string", "enum": ["a"], "nullable": True}),
     ],
 )
-def test_what_the_editor_has_no_word_for_is_put_into_the_nearest(
+def test_unsupported_keywords_become_the_nearest_supported_ones(
     schema: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert converted(schema) == expected
@@ -91,7 +91,7 @@ def test_a_recursive_reference_is_written_out_once() -> None:
     assert schema == {"type": "object", "properties": {"next": {"type": "object"}}}
 
 
-def test_what_is_lost_is_named_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_keywords_are_named_with_their_place(caplog: pytest.LogCaptureFixture) -> None:
     parameters = {
         "type": "object",
         "properties": {
@@ -162,7 +162,7 @@ def _checked(schema: dict[str, Any]) -> None:
 
 
 @given(_SCHEMAS)
-def test_whatever_the_schema_the_editor_takes_what_is_declared(schema: dict[str, Any]) -> None:
+def test_the_editor_accepts_every_declared_schema(schema: dict[str, Any]) -> None:
     parameters = {
         "type": "object",
         "properties": {"x": schema},

@@ -114,7 +114,7 @@ async def test_tools_that_are_declared_are_not_declared_again() -> None:
     assert await ask(WEATHER) == ["declare 1"]
 
 
-async def test_a_switch_that_somebody_moved_makes_them_declared_again() -> None:
+async def test_a_switch_that_was_changed_manually_makes_them_declared_again() -> None:
     ask = Asker()
     await ask(WEATHER)
     ask.page.on = False
@@ -129,7 +129,7 @@ async def test_a_new_chat_and_another_model_make_them_forgotten() -> None:
     assert await ask(WEATHER) == ["open", "declare 1"]
 
 
-async def test_what_is_remembered_has_its_time() -> None:
+async def test_cached_declarations_expire() -> None:
     ask = Asker(cache_ttl=30.0)
     await ask(WEATHER)
     ask.now = 29.0
@@ -165,7 +165,7 @@ async def test_a_page_without_function_calling_is_not_asked_twice() -> None:
     assert ask.waits == []
 
 
-async def test_a_setting_without_a_field_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_setting_without_a_field_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     ask = Asker()
     with caplog.at_level(logging.INFO, "windlass.models.aistudio"):
         for _ in range(2):

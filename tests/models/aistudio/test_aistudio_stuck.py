@@ -85,7 +85,7 @@ async def test_a_page_that_hangs_altogether_fails_the_request_in_its_time(tmp_pa
     assert caught.value.status == 504
 
 
-async def test_a_page_that_hangs_does_not_hold_those_who_watch_it() -> None:
+async def test_a_page_that_hangs_does_not_block_its_watchers() -> None:
     page: Any = StuckPage(except_for="page.watch(options)")
     chat = ChatPage(page, "http://localhost/", 10)
     async with chat.watch() as watch:

@@ -66,7 +66,7 @@ def test_results_go_into_the_page_s_own_fields_when_its_chat_holds_the_history()
     assert plan == CallAnswers(('{"output":"sunny"}',))
 
 
-def test_a_chat_is_recognised_whatever_was_not_part_of_it() -> None:
+def test_a_chat_is_recognised_despite_unrelated_messages() -> None:
     """Ids, thoughts, and the order of the arguments' keys."""
     call = FunctionCall("f", '{"a": 1, "b": 2}', "call_1")
     live = said_turns([ASKED, Message.assistant(Thought("hm"), call)])
@@ -174,7 +174,9 @@ def test_tool_choice_decides_what_is_declared(choice: ToolChoice, names: list[st
         (ModelRequest([ASKED], settings=Settings(response_schema={})), "response_schema"),
     ],
 )
-def test_what_the_page_cannot_be_asked_is_refused(request_: ModelRequest, said: str) -> None:
+def test_requests_that_the_page_does_not_support_are_refused(
+    request_: ModelRequest, said: str
+) -> None:
     with pytest.raises(ModelError, match=said) as caught:
         check_request(request_)
     assert caught.value.status == 400
@@ -200,7 +202,7 @@ def test_text_is_reported_as_it_grows_and_thoughts_apart() -> None:
     ]
 
 
-def test_a_text_that_the_page_formats_again_is_not_told_twice() -> None:
+def test_a_text_that_the_page_formats_again_is_not_repeated() -> None:
     turn = PageTurn(())
     events = [
         *turn.feed(Snapshot(busy=True, begun=True, text=Grown(0, "A **bo"))),
@@ -394,9 +396,7 @@ NESTED = {"a": {"b": {"c": "}"}}, "d": [1]}
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("before", ["", "Let me see.\n\n"])
 @pytest.mark.parametrize("after", ["", "\nDone."])
-def test_a_call_in_the_text_is_a_call_and_none_of_it_is_said(
-    size: int, before: str, after: str
-) -> None:
+def test_a_call_in_the_text_is_a_call_and_no_text(size: int, before: str, after: str) -> None:
     whole = before + WRITTEN + after
     reader = WrittenCalls(("f",))
     said = [reader.feed(whole[at : at + size]) for at in range(0, len(whole), size)]
@@ -456,7 +456,7 @@ def test_several_json_calls_in_one_text_are_several_calls() -> None:
         '{"function_call": {"name": "f", "args": {',
     ],
 )
-def test_what_is_no_call_is_said_as_it_is(text: str) -> None:
+def test_text_without_a_call_stays_text(text: str) -> None:
     reader = WrittenCalls(("f",))
     said = "".join(reader.feed(letter) for letter in text)
     rest, calls = reader.finish()

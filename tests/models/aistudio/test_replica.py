@@ -121,7 +121,7 @@ async def test_the_model_waits_for_all_answers_to_identical_calls(opened: Opened
     assert [a["response"] for a in fake.requests[1].body["answers"]] == ["first", "second"]
 
 
-async def test_the_model_continues_after_each_answer_if_told_to(opened: Opened) -> None:
+async def test_the_model_continues_after_each_answer_if_scripted(opened: Opened) -> None:
     gate = Gate()
     script = [calls(PARIS, PARIS), slow("One.", gate), "Two."]
     async with opened(script, resume="each") as (fake, page):
@@ -182,7 +182,7 @@ async def test_stop_ends_an_answer_that_never_ends(opened: Opened) -> None:
         await text_is(page, "Back.")
 
 
-async def test_what_goes_wrong_is_shown_where_the_page_shows_it(opened: Opened) -> None:
+async def test_errors_are_shown_where_the_page_shows_them(opened: Opened) -> None:
     toast_text, in_turn = "div.toast.error span.content-text", f"{MODEL_TURN} .model-error"
     shown = [
         (toast("Careful.", turn="Fine."), "div.toast.warning span.content-text", "Careful."),

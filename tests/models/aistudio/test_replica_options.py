@@ -86,7 +86,7 @@ def test_a_written_call_is_text_that_the_parser_reads() -> None:
     assert (read.name, read.arguments) == ("get_weather", {"city": "Paris"})
 
 
-def test_what_the_page_cannot_show_is_refused() -> None:
+def test_parts_that_the_page_cannot_show_are_refused() -> None:
     with pytest.raises(ValueError, match="the page cannot show"):
         page_events(Turn(parts=(InlineData(b"", "image/png"),)))
 

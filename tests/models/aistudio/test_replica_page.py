@@ -51,7 +51,7 @@ async def test_the_editor_refuses_to_save_what_it_does_not_take(opened: Opened) 
     assert fake.saves == []
 
 
-async def test_the_editor_knows_only_what_input_events_told_it(opened: Opened) -> None:
+async def test_the_editor_only_reads_input_events(opened: Opened) -> None:
     async with opened() as (fake, page):
         await page.click(FUNCTIONS)
         await page.click(EDIT)
@@ -167,7 +167,7 @@ async def test_the_newer_markup_has_other_classes_and_keeps_the_test_ids(opened:
         await expect(page.locator(".chat-turn-container, .turn-content")).to_have_count(0)
 
 
-async def test_a_broken_part_is_there_and_no_selector_finds_it(opened: Opened) -> None:
+async def test_no_selector_finds_a_broken_part(opened: Opened) -> None:
     async with opened(broken={"edit_button"}) as (_, page):
         await expect(page.locator(FUNCTIONS)).to_have_count(1)
         await expect(page.locator(f"{FUNCTION_ROW} > x-renamed")).to_have_text("edit")
@@ -183,7 +183,7 @@ async def test_a_switch_may_be_stuck_and_a_dialog_in_the_way(opened: Opened) -> 
         await expect(page.locator(FUNCTIONS)).to_have_attribute("aria-checked", "false")
 
 
-async def test_a_dialog_that_is_there_to_stay_takes_every_click(opened: Opened) -> None:
+async def test_a_dialog_that_cannot_be_closed_receives_every_click(opened: Opened) -> None:
     async with opened(overlay="stuck") as (_, page):
         await page.keyboard.press("Escape")
         await expect(page.locator(DIALOG)).to_have_count(1)

@@ -100,7 +100,7 @@ async def test_a_request_that_is_left_in_the_queue_never_begins(
     assert server.begun == [b"first", b"third"]
 
 
-async def test_what_the_runtime_refuses_is_a_model_error(engine: Engine) -> None:
+async def test_a_refusal_of_the_runtime_is_a_model_error(engine: Engine) -> None:
     with pytest.raises(ModelError, match="JSON schema error") as raised:
         await answer(engine, b"bad")
     assert raised.value.status == 400
@@ -152,7 +152,7 @@ def test_several_event_loops_share_one_engine(server: FakeServer) -> None:
     engine.close()
 
 
-def test_an_event_loop_that_is_gone_stops_its_request(server: FakeServer) -> None:
+def test_a_closed_event_loop_stops_its_request(server: FakeServer) -> None:
     engine = Engine(Path("w.gguf"), 512, open=lambda path, context: server)
     gate = server.gates[b"long"] = threading.Semaphore(1)
 

@@ -25,7 +25,7 @@ def test_a_name_makes_a_model_without_loading_anything(name: str) -> None:
     assert not model.function_calling
 
 
-def test_an_unknown_name_lists_what_there_is() -> None:
+def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"unknown model local/gpt.*local/smol.*\.gguf"):
         create_model("local/gpt")
 
@@ -39,7 +39,7 @@ def test_a_file_of_the_user_s_own_is_named_by_its_path(
     assert isinstance(create_model(form.format(tmp_path / "weights.gguf")), LocalModel)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*absent\.gguf: No such file"):
         create_model(f"local/{tmp_path}/absent.gguf")
 
@@ -50,7 +50,7 @@ def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path) -> None:
         create_model(f"local/{tmp_path}/page.gguf")
 
 
-def test_what_belongs_to_a_server_is_refused() -> None:
+def test_options_of_a_service_are_refused() -> None:
     with pytest.raises(ConfigError, match="no base_url, api_key or headers"):
         create_model("local/smol", base_url="http://localhost")
 

@@ -102,7 +102,7 @@ async def test_a_prompt_that_leaves_little_room_but_cannot_shrink_is_answered(
     assert len(engine.asked) == 1
 
 
-async def test_what_cannot_fit_is_refused_with_both_numbers(
+async def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_engine(monkeypatch, too_long(5000, 4096))
@@ -234,6 +234,6 @@ async def test_progress_of_one_load_is_reported_to_its_caller_only(
     assert [each.done for each in loaded] == [0, 1]
 
 
-def test_a_file_of_one_s_own_is_taken_for_a_small_model(model: LocalModel) -> None:
+def test_the_users_own_weights_are_treated_as_a_small_model(model: LocalModel) -> None:
     assert model.emulation_profile == "small"
     assert "LocalModel" in repr(model)

@@ -209,7 +209,7 @@ async def test_a_prompt_that_can_never_fit_is_refused_with_numbers(model: LocalM
     assert raised.value.code == "context_length_exceeded"
 
 
-async def test_what_was_warmed_is_not_read_again(model: LocalModel) -> None:
+async def test_a_prompt_that_was_read_in_advance_is_not_read_again(model: LocalModel) -> None:
     system = Message.system("These are the rules. " + " ".join(map(str, range(20))))
     await model.warm(ModelRequest([system, Message.user("Hello")]))
     usage = end_of(await events_of(model, system, Message.user("What are the rules?"))).usage
@@ -247,7 +247,7 @@ async def test_a_call_that_must_come_is_valid(model: LocalModel, choice: str) ->
         assert arguments.keys() == {"city"}
 
 
-def test_a_run_goes_round_from_a_call_to_an_answer() -> None:
+def test_a_run_makes_a_call_and_answers() -> None:
     with Client(LocalModel("smol", context=CONTEXT)) as client:
         reply = client.generate(
             "What is the weather in Paris?",
@@ -285,7 +285,7 @@ with client.stream("Write a long story.") as stream:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux tells of sockets")
-def test_nobody_can_come_in_and_leaving_in_the_middle_is_clean() -> None:
+def test_strangers_are_refused_and_a_disconnect_is_clean() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ALONE],
         capture_output=True,

@@ -63,7 +63,7 @@ def test_steps_of_the_last_question_go_before_the_question() -> None:
     assert texts(shortened(chat, tokens=300, room=250)) == ["question", "call 2", "result 2"]
 
 
-def test_a_conversation_that_the_model_began_is_told_by_the_user() -> None:
+def test_a_conversation_that_the_model_began_is_sent_as_the_users() -> None:
     chat = [said("welcome " * 50), said("still here"), user("last")]
     kept = shortened(chat, tokens=300, room=200)
     assert texts(kept) == ["last"]

@@ -57,7 +57,7 @@ def test_pieces_are_joined_in_order_with_progress(weights: Weights, tmp_path: Pa
     assert {(each.stage, each.total) for each in seen} == {("joining", 18)}
 
 
-def test_what_is_joined_is_not_joined_again(weights: Weights, tmp_path: Path) -> None:
+def test_joined_weights_are_not_joined_again(weights: Weights, tmp_path: Path) -> None:
     first = weights_file(weights, tmp_path)
     before = first.stat()
     assert weights_file(weights, tmp_path) == first
@@ -126,7 +126,7 @@ def test_two_that_join_at_once_join_once(weights: Weights, tmp_path: Path) -> No
     assert len(joins) == len(CONTENT)
 
 
-def test_the_lock_keeps_another_out_until_it_is_let_go(tmp_path: Path) -> None:
+def test_the_lock_excludes_others_until_it_is_released(tmp_path: Path) -> None:
     order: list[str] = []
 
     def second() -> None:
@@ -159,7 +159,7 @@ def test_a_full_disk_is_seen_before_anything_is_written(
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
 
 
-def test_a_cache_that_cannot_be_written_says_which(weights: Weights, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_named(weights: Weights, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot write the weights .*file.*WINDLASS_CACHE"):
         weights_file(weights, tmp_path / "file" / "cache")

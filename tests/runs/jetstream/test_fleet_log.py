@@ -60,7 +60,7 @@ async def claimed(log: JetStreamLog) -> list[str]:
     return [record.id for record in await log.claim()]
 
 
-async def test_a_run_of_a_process_that_is_gone_is_claimed_once(open_log: Open) -> None:
+async def test_a_run_of_an_exited_process_is_claimed_once(open_log: Open) -> None:
     one, *others = [open_log() for _ in range(4)]
     await kept(begin(one), STARTED, TEXT)
     await die(one)
@@ -122,7 +122,7 @@ async def test_a_run_that_is_ours_and_does_not_go_is_claimed_again(open_log: Ope
     assert await claimed(other) == ["run_1"]
 
 
-async def test_what_another_has_written_in_a_place_is_not_taken_for_one_s_own(
+async def test_an_entry_of_another_process_is_not_taken_for_our_own(
     open_log: Open,
 ) -> None:
     one, other = open_log(), open_log()
@@ -205,7 +205,7 @@ async def test_a_run_whose_server_was_away_for_too_long_is_resumed(
     assert [event.seq for event in await log.read("run_1")] in ([1, 2, 3], [1, 2, 3, 4])
 
 
-async def test_an_order_that_nobody_heard_waits_for_whoever_takes_the_run_over(
+async def test_an_unread_order_waits_for_the_process_that_resumes_the_run(
     open_log: Open,
 ) -> None:
     one, other, asking = open_log(), open_log(), open_log()
@@ -221,7 +221,7 @@ async def test_an_order_that_nobody_heard_waits_for_whoever_takes_the_run_over(
     assert await other._streams.orders.all() == {}
 
 
-async def test_an_order_that_came_too_late_is_taken_away(open_log: Open) -> None:
+async def test_a_late_order_is_removed(open_log: Open) -> None:
     one, asking = open_log(), open_log()
     await kept(begin(one, "run_1"), STARTED)
     await ended_run(one, "run_2")

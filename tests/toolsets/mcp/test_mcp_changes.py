@@ -143,7 +143,7 @@ async def test_a_description_that_changes_is_reported_after_an_approval(tmp_path
 
 
 @pytest.mark.parametrize(("on_change", "told"), [("allow", {"it": "Is another."}), ("refuse", {})])
-async def test_a_description_that_changes_is_taken_or_left_as_is_configured(
+async def test_a_changed_description_is_accepted_or_refused_as_configured(
     tmp_path: Path, on_change: str, told: dict[str, str]
 ) -> None:
     script = (become(it="Is harmless."), "1", become(it="Is another."), "2", "3")
@@ -157,7 +157,7 @@ async def test_a_description_that_changes_is_taken_or_left_as_is_configured(
         assert {name: gateway.offered[name] for name in gateway.offered if name == "it"} == told
 
 
-async def test_tools_that_nobody_can_vouch_for_are_left_out(
+async def test_tools_without_a_trusted_description_are_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     script = (become(it="Is harmless."), "1", "2", "3", "4")

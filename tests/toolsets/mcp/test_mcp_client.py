@@ -37,7 +37,7 @@ async def test_a_run_calls_a_servers_tools_by_their_prefixed_names(sample: McpTo
     assert (await response(sample, "add", a=1, b=2)).output == "3"
 
 
-async def test_the_model_is_told_what_the_server_says(sample: McpToolset) -> None:
+async def test_the_model_reads_the_message_of_the_server(sample: McpToolset) -> None:
     model = ScriptedModel(["done"])
     async with AsyncClient(model) as client:
         await client.generate("go", tools=[sample])
@@ -91,7 +91,7 @@ async def test_progress_is_seen_by_whoever_follows_the_run(sample: McpToolset) -
     assert [(event.progress, event.message) for event in events] == [(0.5, "half"), (1.0, None)]
 
 
-async def test_what_a_server_logs_is_in_the_log_of_the_run_that_caused_it(
+async def test_log_messages_of_a_server_are_in_the_log_of_their_run(
     sample: McpToolset,
 ) -> None:
     async with scripted(call(f"{PREFIX}logs")) as client:
@@ -106,7 +106,7 @@ async def test_what_a_server_logs_is_in_the_log_of_the_run_that_caused_it(
     assert {event.call_id for event in logged} == {(await run.result()).calls[0].id}
 
 
-async def test_what_a_server_asks_goes_to_whoever_approves(sample: McpToolset) -> None:
+async def test_questions_of_a_server_go_to_the_approver(sample: McpToolset) -> None:
     asked: list[FunctionCall] = []
 
     def approve(question: FunctionCall) -> Approval:
@@ -124,7 +124,7 @@ async def test_what_a_server_asks_goes_to_whoever_approves(sample: McpToolset) -
     assert shown["answer"] == {"seats": 2}
 
 
-async def test_a_question_waits_for_whoever_follows_the_run(sample: McpToolset) -> None:
+async def test_a_question_waits_for_a_reader_of_the_run(sample: McpToolset) -> None:
     async with scripted(call(f"{PREFIX}books")) as client:
         run = await client.start("go", tools=[sample])
         async for event in run.events():

@@ -140,7 +140,7 @@ async def test_other_hosts_need_a_key_and_may_name_web_pages() -> None:
         (["--tools", "no_such_file.py"], "there is no file"),
     ],
 )
-def test_what_cannot_work_is_said(
+def test_invalid_options_are_reported(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["mcp", *arguments]) == 2

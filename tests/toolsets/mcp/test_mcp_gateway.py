@@ -70,7 +70,7 @@ state_dir = {json.dumps(str(tmp_path))}
 
 
 @pytest.mark.process
-async def test_the_tools_of_an_optional_server_appear_when_it_is_there(tmp_path: Path) -> None:
+async def test_the_tools_of_an_optional_server_appear_when_it_answers(tmp_path: Path) -> None:
     program = tmp_path / "late.py"
     words = [sys.executable, "-I", "-S", str(program), str(tmp_path)]
     more = f"""
@@ -138,7 +138,7 @@ def described(tool: Tool) -> str:
     return tool.declaration.description
 
 
-def test_a_server_whose_tools_nobody_names_is_not_started(tmp_path: Path) -> None:
+def test_a_server_whose_tools_are_not_used_is_not_started(tmp_path: Path) -> None:
     assert problems(tmp_path, []) == []
     assert not (tmp_path / "starts").exists()
 
@@ -197,7 +197,7 @@ def test_a_server_on_the_command_line_may_have_a_name(given: str, server: McpCon
     assert servers_from([given]) == [server]
 
 
-def test_a_server_on_the_command_line_that_is_none_is_said() -> None:
+def test_an_invalid_server_on_the_command_line_is_reported() -> None:
     with pytest.raises(ConfigError, match="no server: pass a command"):
         servers_from(["files="])
 

@@ -152,7 +152,7 @@ async def test_a_login_that_has_ended_gives_no_tools_and_names_the_remedy(
         (["login"], "name a server"),
     ],
 )
-def test_what_cannot_be_logged_in_is_named(
+def test_a_server_without_logins_is_named(
     folder: Path, arguments: list[str], said: str, capsys: Any
 ) -> None:
     assert main(["mcp", *arguments]) != 0

@@ -40,7 +40,7 @@ async def run(directory: Path, says: str, approve: Any = None, **options: Any) -
         return await client.generate("go", tools=[toolset])
 
 
-def test_what_is_first_seen_is_kept_by_its_hash(tmp_path: Path) -> None:
+def test_the_first_description_is_stored_by_its_hash(tmp_path: Path) -> None:
     said(tmp_path)
     ((_, tools),) = json.loads((tmp_path / "mcp-pins.json").read_text()).items()
     assert tools["add"]["description"] == FIRST
@@ -52,7 +52,7 @@ def test_no_secret_of_a_command_is_in_the_file(tmp_path: Path) -> None:
     assert str(tmp_path) not in (tmp_path / "mcp-pins.json").read_text()
 
 
-def test_the_model_is_told_what_was_first_seen(tmp_path: Path) -> None:
+def test_the_model_reads_the_description_that_was_seen_first(tmp_path: Path) -> None:
     assert said(tmp_path)["tiny__add"] == FIRST
     assert said(tmp_path, EVIL)["tiny__add"] == FIRST
 
@@ -64,7 +64,9 @@ async def test_a_changed_tool_does_not_run_without_a_yes(tmp_path: Path) -> None
     assert said(tmp_path, EVIL)["tiny__add"] == FIRST
 
 
-async def test_whoever_approves_sees_both_descriptions_and_a_yes_is_kept(tmp_path: Path) -> None:
+async def test_the_approver_sees_both_descriptions_and_an_approval_is_stored(
+    tmp_path: Path,
+) -> None:
     said(tmp_path)
     asked: list[FunctionCall] = []
 
@@ -100,7 +102,7 @@ def test_a_change_can_be_allowed(tmp_path: Path) -> None:
     assert said(tmp_path, EVIL)["tiny__add"] == EVIL
 
 
-def test_a_damaged_file_is_said_and_not_overwritten(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mcp-pins.json").write_text("{")
     with pytest.raises(ConfigError, match=r"mcp-pins\.json is damaged"):
         said(tmp_path)
@@ -120,7 +122,7 @@ def test_where_nothing_can_be_written_the_process_remembers(
     assert "cannot store the descriptions" in caplog.text
 
 
-def test_a_directory_that_is_none_is_said(tmp_path: Path) -> None:
+def test_a_path_that_is_no_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot read .*: Not a directory"):
         windlass.mcp(tiny(tmp_path), state_dir=tmp_path / "file").__enter__()

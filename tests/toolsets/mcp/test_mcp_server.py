@@ -165,7 +165,7 @@ async def test_a_stored_result_is_a_resource(era: str) -> None:
     assert json.loads(content.text) == {"output": "hello Ada"}
 
 
-async def test_what_a_tool_logs_reaches_its_client(era: str) -> None:
+async def test_log_messages_of_a_tool_reach_its_client(era: str) -> None:
     heard: list[tuple[str, Any]] = []
 
     async def listen(params: types.LoggingMessageNotificationParams) -> None:
@@ -219,7 +219,7 @@ async def test_one_image_is_sent_alone(era: str) -> None:
     assert [block.type for block in (await called(era, shows)).content] == ["image"]
 
 
-async def test_what_a_tool_says_on_purpose_reaches_the_model(era: str) -> None:
+async def test_the_message_of_a_tool_error_reaches_the_model(era: str) -> None:
     def refuses() -> str:
         raise ToolError("only on Mondays")
 
@@ -228,7 +228,9 @@ async def test_what_a_tool_says_on_purpose_reaches_the_model(era: str) -> None:
     assert text_of(result) == "only on Mondays"
 
 
-async def test_the_words_of_a_crash_stay_here(era: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_message_of_a_crash_stays_on_the_server(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
     def crashes() -> str:
         raise ValueError("password=hunter2")
 
@@ -287,7 +289,7 @@ async def test_a_report_without_a_number_counts_itself(era: str) -> None:
     assert seen == [(1, None, "one"), (2, None, "two"), (7, None, None)]
 
 
-async def test_what_is_no_object_stands_in_the_text_beside_a_medium(era: str) -> None:
+async def test_a_value_that_is_no_object_is_text_beside_a_medium(era: str) -> None:
     def shows() -> list[Any]:
         return [{"n": 1}, InlineData(b"png", "image/png")]
 
@@ -348,7 +350,7 @@ def deletes(path: str) -> str:
         (types.ElicitResult(action="decline"), "The call was denied."),
     ],
 )
-async def test_a_tool_that_needs_a_yes_asks_the_person_over_there(
+async def test_a_tool_with_approval_asks_the_remote_client(
     era: str, answer: types.ElicitResult, said: str
 ) -> None:
     asked: list[str] = []
@@ -363,7 +365,7 @@ async def test_a_tool_that_needs_a_yes_asks_the_person_over_there(
     assert asked == ['Run deletes with {"path":"/tmp"}?']
 
 
-async def test_it_does_not_run_where_nobody_can_be_asked(era: str) -> None:
+async def test_it_does_not_run_without_a_terminal(era: str) -> None:
     assert text_of(await called(era, deletes, path="/tmp")) == "The call was denied."
 
 

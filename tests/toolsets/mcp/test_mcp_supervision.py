@@ -101,7 +101,7 @@ async def test_progress_begins_the_time_again(tmp_path: Path) -> None:
     assert len(ticks) == 35
 
 
-def test_a_command_that_is_not_there_is_named() -> None:
+def test_a_missing_command_is_named() -> None:
     with pytest.raises(ConfigError, match=r"cannot be started: .*: no-such-command"):
         windlass.mcp("no-such-command --token SECRET").list()
 
@@ -129,14 +129,14 @@ async def test_a_server_can_be_closed_while_it_starts(tmp_path: Path) -> None:
     assert not is_alive(pid)
 
 
-def test_an_address_where_nobody_is_keeps_its_secrets() -> None:
+def test_an_unreachable_address_does_not_leak_its_secrets() -> None:
     toolset = windlass.mcp("http://127.0.0.1:9/mcp?token=SECRET")
     with pytest.raises(ConfigError, match=r"'127\.0\.0\.1' cannot be reached") as raised:
         toolset.list()
     assert "SECRET" not in str(raised.value) + repr(toolset)
 
 
-def test_a_closed_server_is_gone_and_starts_again_when_it_is_used(tmp_path: Path) -> None:
+def test_a_closed_server_starts_again_when_it_is_used(tmp_path: Path) -> None:
     toolset = windlass.mcp(tiny(tmp_path))
     toolset.list()
     toolset.close()

@@ -52,7 +52,7 @@ def test_names_stay_readable() -> None:
         ("x" * 80, "x" * 24),
     ],
 )
-def test_what_a_server_calls_itself_is_a_short_prefix(name: str, prefix: str) -> None:
+def test_the_name_of_a_server_becomes_a_short_prefix(name: str, prefix: str) -> None:
     assert readable_prefix(name) == prefix
 
 
@@ -81,9 +81,7 @@ def test_a_target_is_a_command_or_an_address() -> None:
         ("run", {"tiemout": 3}, "unknown option tiemout; supported: approve, auth"),
     ],
 )
-def test_what_cannot_be_right_is_reported_with_a_message(
-    target: Any, options: Any, said: str
-) -> None:
+def test_invalid_options_are_reported_with_a_message(target: Any, options: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=f"mcp: .*{said}"):
         windlass.mcp(target, **options)
 
@@ -165,7 +163,7 @@ def test_every_kind_of_content_has_a_value(given: types.CallToolResult, value: o
         ),
     ],
 )
-def test_what_failed_is_an_error_for_the_model(given: types.CallToolResult, said: str) -> None:
+def test_a_failure_is_an_error_for_the_model(given: types.CallToolResult, said: str) -> None:
     with pytest.raises(ToolError) as raised:
         value_of(given)
     assert raised.value.message == said

@@ -37,7 +37,7 @@ async def bridge(bridge_of: Callable[..., Bridge]) -> Bridge:
     return made
 
 
-async def test_a_worker_that_says_the_same_again_keeps_its_tools(
+async def test_a_worker_that_repeats_its_announcement_keeps_its_tools(
     bridge: Bridge, wire: Connection, session: str
 ) -> None:
     for _ in range(2):

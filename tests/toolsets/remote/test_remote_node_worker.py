@@ -205,7 +205,7 @@ async def test_a_known_key_is_answered_again_and_not_executed(caller: Caller) ->
         assert value(await caller.next()) == expected
 
 
-async def test_a_key_that_is_running_is_answered_to_all_who_called(caller: Caller) -> None:
+async def test_all_callers_of_a_running_key_get_its_answer(caller: Caller) -> None:
     waiting = Call(key="w", name="wait", arguments="{}")
     await caller.send(waiting, 1)
     number, reply = await caller.next()
@@ -221,7 +221,7 @@ async def test_a_key_that_is_running_is_answered_to_all_who_called(caller: Calle
     }
 
 
-async def test_what_it_cannot_do_is_refused(caller: Caller) -> None:
+async def test_unsupported_requests_are_refused(caller: Caller) -> None:
     late = Call(key="late", name="count", arguments="{}", seconds=0.0)
     other = Call(key="k", name="other", arguments="{}")
     for frame in (other, late, b"{", b"[]", b'{"type":"call","v":2,"key":"k","name":"count"}'):

@@ -270,7 +270,7 @@ async def test_two_workers_that_differ_on_a_tool_do_not_both_get_its_calls(
     assert "describes 'say' differently" in caplog.text
 
 
-async def test_a_tool_that_nobody_has_any_more_is_a_tool_error(
+async def test_a_tool_that_no_worker_has_any_more_is_a_tool_error(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
     bridge = bridge_of()

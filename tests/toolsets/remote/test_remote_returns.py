@@ -145,7 +145,7 @@ async def test_a_call_that_may_not_be_repeated_is_not_when_its_worker_leaves(
     assert second.times == 0
 
 
-async def test_a_call_waits_for_a_worker_where_there_is_none(
+async def test_a_call_without_a_worker_waits_for_one(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
     bridge = bridge_of()
@@ -273,7 +273,7 @@ async def test_a_worker_has_time_to_answer_from_its_first_call_on() -> None:
         await running
 
 
-async def test_that_a_server_is_away_is_said_once(
+async def test_an_unreachable_server_is_logged_once(
     mortal: MortalNats, bridge_of: MakeBridge, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "windlass.messaging")
@@ -293,7 +293,7 @@ async def test_that_a_server_is_away_is_said_once(
 
 
 @pytest.mark.process
-async def test_a_session_that_nobody_uses_does_not_look_for_its_lost_server(
+async def test_an_unused_session_does_not_look_for_its_lost_server(
     mortal: MortalNats, session: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "windlass")

@@ -214,7 +214,7 @@ async def test_a_session_bound_strictly_waits_for_its_own_worker(
     assert len(set(ran)) == 1
 
 
-async def test_a_session_s_lost_worker_is_told_before_another_takes_over(
+async def test_a_lost_worker_is_reported_before_another_takes_over(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
     bridge = bridge_of(affinity="strict_queue")
@@ -396,7 +396,7 @@ async def test_a_worker_s_tool_may_call_tools_of_the_host(
                 await bridge.call(session, spec, {"name": "secrets"}, context(f"{name} 2"))
 
 
-async def test_a_session_that_is_not_used_is_over_and_its_worker_goes(
+async def test_an_unused_session_ends_and_its_worker_stops(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
     ended: list[str] = []
@@ -410,7 +410,7 @@ async def test_a_session_that_is_not_used_is_over_and_its_worker_goes(
     assert ended == [session]
 
 
-async def test_a_server_that_is_not_there_is_said_without_its_password(
+async def test_an_unreachable_server_is_reported_without_its_password(
     session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.messaging.connection.CONNECT_SECONDS", 0.1)

@@ -97,7 +97,7 @@ def test_parallel_calls_without_ids_and_arguments() -> None:
     assert [e.index for e in events if isinstance(e, ToolCallStarted)] == [0, 1]
 
 
-def test_what_stands_beside_and_inside_a_known_part_is_kept() -> None:
+def test_fields_beside_and_inside_a_known_part_are_preserved() -> None:
     payload = b"""{"candidates": [{"finishReason": "STOP", "content": {"parts": [
         {"text": "a", "partMetadata": {"k": 1}},
         {"functionCall": {"name": "f", "new": true}, "other": 2}]}}]}"""
@@ -171,7 +171,7 @@ def test_usage_is_the_last_of_the_running_totals() -> None:
     assert end(events).usage == Usage(11, 8, 19, 4, 5)
 
 
-def test_what_the_service_says_of_its_answer_is_kept_apart() -> None:
+def test_the_metadata_of_an_answer_is_separate() -> None:
     sources = {"webSearchQueries": ["q"]}
     events = streamed(chunk({"text": "a"}, finish="STOP", candidate={"groundingMetadata": sources}))
     assert end(events).message_extra == {"gemini_candidate": {"groundingMetadata": sources}}
@@ -203,7 +203,7 @@ def test_a_body_may_be_a_list_of_chunks() -> None:
 
 
 @pytest.mark.parametrize("payload", [b'{"candidates": [', b"no", b'{"candidates": 1}', b"[1]"])
-def test_what_cannot_be_read_is_no_success(payload: bytes) -> None:
+def test_an_unreadable_answer_is_no_success(payload: bytes) -> None:
     with pytest.raises(StreamCut):
         streamed(payload, STOP)
 

@@ -81,7 +81,7 @@ def test_roles_and_the_system_s_place() -> None:
     assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]
 
 
-def test_parallel_calls_stand_together_and_so_do_their_answers_in_order() -> None:
+def test_parallel_calls_are_together_and_their_answers_in_order() -> None:
     _, called, answered = contents(Message.user("go"), CALLS, RESULTS)
     names = [part["functionCall"]["name"] for part in called["parts"] if "functionCall" in part]
     assert names == ["f", "g"]
@@ -298,7 +298,7 @@ def test_any_json_needs_no_schema() -> None:
     assert body["generationConfig"] == {"responseMimeType": "application/json"}
 
 
-def test_parallel_tool_calls_have_no_word_here() -> None:
+def test_parallel_tool_calls_cannot_be_expressed() -> None:
     body = sent(ModelRequest(HELLO.messages, (WEATHER,), parallel_tool_calls=False))
     assert set(body) == {"contents", "tools"}
 
@@ -352,7 +352,7 @@ our_messages = st.builds(
 
 
 @given(st.lists(our_messages, max_size=4), st.booleans(), st.booleans())
-def test_whatever_we_hold_is_a_request_that_the_sdk_reads(
+def test_every_conversation_is_a_request_that_the_sdk_reads(
     messages: list[Message], ids: bool, signed: bool
 ) -> None:
     sent(ModelRequest(messages), ids=ids, signed=signed)

@@ -63,7 +63,7 @@ def converted(schema: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )  # fmt: skip
-def test_what_becomes_of_a_schema(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_the_converted_schemas(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     result = converted(schema)
     if "properties" in result:
         result["properties"] = dict(sorted(result["properties"].items()))

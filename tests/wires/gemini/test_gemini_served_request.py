@@ -415,7 +415,7 @@ def test_the_format_of_the_answer(config: Any, schema: Any) -> None:
     assert msgspec.convert(request.answer, Form).all_text == (schema is None)
 
 
-def test_what_only_google_knows_goes_to_its_models_unchanged() -> None:
+def test_fields_of_google_reach_its_models_unchanged() -> None:
     request = read(
         safety_settings=[{"category": "X"}],
         cachedContent="c/1",

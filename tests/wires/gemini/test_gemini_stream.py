@@ -168,7 +168,7 @@ async def test_a_signature_stays_on_its_part() -> None:
     assert (signed["text"], decode_token(signed["thoughtSignature"]).signature) == ("", "c2lnbmVk")
 
 
-async def test_what_another_provider_needs_back_is_in_the_signature() -> None:
+async def test_the_data_of_another_provider_is_in_the_signature() -> None:
     extra = {"anthropic": {"signature": "abc"}}
     answer = await written(Turn(parts=(Thought("Hm.", extra=extra), Text("Hi."))), form=THOUGHTS)
     assert decode_token(answer.parts[0]["thoughtSignature"]) == Token(extra=extra)

@@ -125,7 +125,7 @@ def test_arguments_at_the_start_of_a_block_are_read() -> None:
     assert called(events) == [("f", '{"a":1}')]
 
 
-def test_a_caller_that_is_not_the_model_goes_back() -> None:
+def test_a_caller_that_is_not_the_model_is_sent_back() -> None:
     caller = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
     events = answered(*block(0, {**CALL, "caller": caller}))
     assert encode_blocks(turn_of(events))[0]["caller"] == caller

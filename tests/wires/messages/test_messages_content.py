@@ -213,7 +213,7 @@ def test_changes_of_tools_in_the_history_are_kept_and_not_refused() -> None:
     assert encode_blocks(message) == [change]
 
 
-def test_what_only_claude_can_read_is_text_or_nothing_to_another_model() -> None:
+def test_claudes_own_blocks_are_text_or_left_out_for_other_models() -> None:
     messages = read(
         user(BLOCKS["search result"], BLOCKS["image in base64"], BLOCKS["image in a file"]),
         assistant(SPOKEN["redacted thinking"], {"type": "text", "text": "x"}),

@@ -80,7 +80,7 @@ def test_thinking_is_an_effort_for_any_model_and_unchanged_for_claude(
     assert request.extra == fields
 
 
-def test_what_the_client_sees_of_thoughts() -> None:
+def test_the_visible_thoughts() -> None:
     def thoughts(**thinking: Any) -> str:
         return msgspec.convert(read(thinking=thinking).answer, Form).thoughts
 
@@ -164,7 +164,7 @@ def test_hosted_tools_are_skipped_with_a_log_line(caplog: pytest.LogCaptureFixtu
     assert all(tool["type"] in record.getMessage() for tool in HOSTED)
 
 
-def test_what_claude_code_sends_is_accepted() -> None:
+def test_requests_of_claude_code_are_accepted() -> None:
     request = read(
         ("claude-code-20250219", "per-turn-control-2026-07-01", "beta-of-the-future"),
         model="claude-opus-5-5",

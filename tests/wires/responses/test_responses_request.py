@@ -612,7 +612,7 @@ def test_messages_survive_the_wire(groups: list[list[Message]]) -> None:
 
 
 @given(st.lists(_turns(), min_size=1, max_size=3))
-def test_what_is_sent_to_the_service_is_what_it_reads(groups: list[list[Message]]) -> None:
+def test_the_service_reads_exactly_what_was_sent(groups: list[list[Message]]) -> None:
     from windlass.model import ModelRequest
     from windlass.testing.responses_rules import check_responses_request
 
