@@ -40,6 +40,7 @@ def _with_its_needs(page: Path) -> Any:
     return pytest.param(page, id=name_of(page), marks=NEEDS.get(name_of(page), ()))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("page", [_with_its_needs(page) for page in WITH_BLOCKS])
 def test_the_examples_of_a_page_run_in_order(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a page uses OpenAI, a fake answers at the address in the environment."""

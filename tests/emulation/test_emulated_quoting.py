@@ -140,6 +140,7 @@ def test_a_model_that_repeats_a_result_word_for_word_makes_no_call(value: Any) -
     assert calls_in(quoted({"tool": "get_weather", "output": value})) == []
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("format", ["auto", *FORMATS])
 def test_no_format_reads_a_call_out_of_a_result(format: str) -> None:
     for imitation in IMITATIONS:

@@ -254,6 +254,7 @@ def test_a_truncated_call_never_runs(format: str) -> None:
             assert isinstance(arguments, str) or complete == [("get_weather", arguments)]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("format", sorted(FORMATS))
 def test_a_marker_is_held_back_from_its_first_letter(format: str) -> None:
     for head in FORMATS[format].heads:

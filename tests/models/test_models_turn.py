@@ -62,6 +62,7 @@ def model_at(wire: Any, fake: Any, **options: Any) -> Any:
     return wire[1]("m", base_url=fake.base_url, api_key="key-123", **options)
 
 
+@pytest.mark.sweep
 @both
 @either
 @pytest.mark.parametrize(

@@ -174,6 +174,7 @@ async def test_retry_after_is_a_header(session: aiohttp.ClientSession, retry_aft
 
 
 @pytest.mark.sweep
+@pytest.mark.sweep
 async def test_a_stream_can_be_cut_at_every_byte(session: aiohttp.ClientSession):
     turn = raw_call("f", '{"a":1}', id="call_1")
     async with FakeGemini(turn) as fake:
@@ -359,6 +360,7 @@ def test_a_taken_port_is_an_error_and_a_closed_fake_starts_again():
         assert first.base_url
 
 
+@pytest.mark.sweep
 @pytest.mark.sweep
 async def test_thousands_of_requests_over_kept_connections(session: aiohttp.ClientSession):
     turn = calls(raw_call("f", "{}"), text="Hi")

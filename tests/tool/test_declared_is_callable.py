@@ -82,6 +82,7 @@ def test_random_text_is_accepted_or_refused(text: str):
         assert outcome(tool, text) != "", tool
 
 
+@pytest.mark.sweep
 @tools
 @pytest.mark.parametrize("depth", [150, 199, 100_000])
 def test_deep_nesting_is_accepted_or_refused(tool: Tool, depth: int):

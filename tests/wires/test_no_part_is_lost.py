@@ -162,6 +162,7 @@ WIRES: dict[str, Callable[[list[Message]], Any]] = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", PARTS)
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_part_is_in_the_request_or_refused(wire: str, kind: str) -> None:

@@ -222,6 +222,7 @@ OTHER_ORIGINS = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("method", "path"), GUARDED)
 async def test_without_keys_a_page_of_another_origin_is_refused(
     without_keys: App, method: str, path: str
