@@ -266,7 +266,7 @@ _KNOWN_PARTS = frozenset[type[Any]](_PART_TYPES)
 class Message(Struct, frozen=True, omit_defaults=True, dict=True):
     """One message of a conversation. The role `model` is read as `assistant`.
 
-    `dict=True` gives each message a `__dict__` for the cache of `encoded_once`.
+    `dict=True` gives each message a `__dict__`, for what is computed only once.
     """
 
     role: Role
@@ -463,7 +463,10 @@ def paired(messages: Sequence[Message]) -> tuple[Message, ...]:
     one. A call without an id gets one. User messages with responses get the role `tool`. A response
     without a matching call stays without an id.
     """
-    if all(map(_is_paired, messages)):
+    for message in messages:
+        if "paired" not in vars(message) and not _is_paired(message):
+            break
+    else:
         return tuple(messages)
     answered = {part.id for message in messages for part in message.responses}
     pending: list[list[FunctionCall]] = []
@@ -481,6 +484,7 @@ def paired(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _is_paired(message: Message) -> bool:
+    """Whether its calls and responses have ids. Cached, because a run sends its whole history."""
     for part in message.parts:
         kind = type(part)
         if kind is FunctionResponse and (
@@ -489,6 +493,7 @@ def _is_paired(message: Message) -> bool:
             return False
         if kind is FunctionCall and not cast("FunctionCall", part).id:
             return False
+    vars(message)["paired"] = True
     return True
 
 
@@ -620,6 +625,19 @@ def _decoded_text(data: bytes) -> str | None:
     return None if "\0" in text else text
 
 
+PART_OVERHEAD = 64
+"""The size of a part without its content."""
+
+
+def size_of_message(message: Message) -> int:
+    """Estimates the size in characters or bytes; cached, as in `encoded_once`."""
+    known = vars(message)
+    if (size := known.get("size")) is None:
+        sizes = map(size_of_part, message.parts)
+        size = known["size"] = PART_OVERHEAD * len(message.parts) + sum(sizes)
+    return size
+
+
 def size_of_part(part: AnyPart) -> int:
     """Estimates the size in characters or bytes. A result above `LARGE` only means "large"."""
     match part:
@@ -632,7 +650,7 @@ def size_of_part(part: AnyPart) -> int:
         case FunctionResponse(response={"output": str(text)}, parts=()):
             return len(text)
         case FunctionResponse(response=response, parts=media):
-            data = sum(len(each.data) for each in media if isinstance(each, InlineData))
+            data = sum([len(each.data) for each in media if isinstance(each, InlineData)])
             return LARGE + 1 if is_larger(response, LARGE) else data
         case _:
             return LARGE + 1 if is_larger(getattr(part, "data", None), LARGE) else 0

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from windlass.content import size_of_part
+from windlass.content import size_of_message
 from windlass.events import (
     RunEvent,
     RunStarted,
@@ -75,7 +75,7 @@ def _size_of(event: RunEvent) -> int:
 
 
 def _size_of_messages(event: RunStarted) -> int:
-    return sum(_EVENT + size_of_part(part) for each in event.messages for part in each.parts)
+    return sum(map(size_of_message, event.messages))
 
 
 def _size_of_result(event: ToolRunEnded) -> int:

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from windlass.content import Declaration, FunctionDeclaration, size_of_part
+from windlass.content import Declaration, FunctionDeclaration, size_of_message
 from windlass.jsontext import LARGE, STEP, encode_any_json, encode_json, is_larger
 from windlass.model import ModelRequest
 
@@ -32,20 +32,15 @@ class IdentityCache(Generic[K, V]):
         return value
 
 
-PART_OVERHEAD = 64
-"""The size of a part without its text."""
 CONVERSION_FACTOR = 8
 """Converting a schema takes this many times longer than encoding it."""
 
 
 def request_size(request: ModelRequest) -> int:
     """The approximate size in characters. A result above `LARGE` means only "large"."""
-    size = 0
-    for message in request.messages:
-        for part in message.parts:
-            size += PART_OVERHEAD + size_of_part(part)
-        if size > LARGE:
-            return size
+    size = sum(map(size_of_message, request.messages))
+    if size > LARGE:
+        return size
     schema, extra = request.settings.response_schema, request.extra
     has_more = (schema or extra) and is_larger((schema, extra), LARGE // CONVERSION_FACTOR)
     if has_more or (request.tools and _have_large_schemas.get(request.tools)):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from windlass.content import FunctionCall, FunctionResponse, Message, Opaque, Text
 from windlass.errors import ConfigError
@@ -12,12 +12,12 @@ JsonObject: TypeAlias = dict[str, Any]
 _MAX_IN_WORDS = 2_000
 
 
-def as_object(value: object) -> JsonObject | None:
-    return cast("JsonObject", value) if isinstance(value, dict) else None
+def as_object(value: Any) -> JsonObject | None:
+    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]
 
 
-def as_list(value: object) -> list[Any] | None:
-    return cast("list[Any]", value) if isinstance(value, list) else None
+def as_list(value: Any) -> list[Any] | None:
+    return value if isinstance(value, list) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def as_text(value: object) -> str | None:
