@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.errors import ConfigError
-from windlass.jsontext import LARGE, compact_json, is_larger
+from windlass.jsontext import LARGE, compact_json, encode_any_json, is_larger
 
 __all__ = [
     "AnyPart",
@@ -48,6 +48,7 @@ __all__ = [
     "new_call_id",
     "paired",
     "size_of_part",
+    "text_once",
     "without_media",
 ]
 
@@ -212,8 +213,13 @@ class FunctionCall(Part, frozen=True, omit_defaults=True, tag="function_call"):
         return _json_object(self.json)[1]
 
 
-class FunctionResponse(Part, frozen=True, omit_defaults=True, tag="function_response"):
-    """The result of a call: `{"output": value}`, `{"error": text}`, or any other object."""
+class FunctionResponse(
+    Part, frozen=True, omit_defaults=True, dict=True, gc=True, tag="function_response"
+):
+    """The result of a call: `{"output": value}`, `{"error": text}`, or any other object.
+
+    `dict=True` gives each response a `__dict__`, for what is computed only once.
+    """
 
     name: str
     response: dict[str, Any]
@@ -223,7 +229,7 @@ class FunctionResponse(Part, frozen=True, omit_defaults=True, tag="function_resp
     @property
     def output(self) -> Any:
         """The tool's return value; None for an error."""
-        if self.response.keys() == {"output"}:
+        if len(self.response) == 1 and "output" in self.response:
             return self.response["output"]
         return None if self.error is not None else self.response
 
@@ -231,14 +237,12 @@ class FunctionResponse(Part, frozen=True, omit_defaults=True, tag="function_resp
     def error(self) -> str | None:
         """The error text that the model sees; None for a success."""
         error = self.response.get("error")
-        return str(error) if error is not None and self.response.keys() == {"error"} else None
+        return None if error is None or len(self.response) > 1 else str(error)
 
     @property
     def text(self) -> str:
         """The result as text: a string unchanged, an error and other values as compact JSON."""
-        if self.error is not None:
-            return compact_json(self.response)
-        return self.output if isinstance(self.output, str) else compact_json(self.output)
+        return _text_of(self, compact_json)
 
 
 class Opaque(Part, frozen=True, omit_defaults=True, tag="opaque"):
@@ -426,6 +430,28 @@ def encoded_once(message: Message, wire: str, encode: Callable[[Message], bytes]
     if wire not in made:
         made[wire] = encode(message)
     return made[wire]
+
+
+def text_once(response: FunctionResponse) -> str:
+    """Returns the response's text, cached if it is small, as in `encoded_once`."""
+    known: dict[str, Any] = vars(response)
+    if (text := known.get("text")) is not None:
+        return text
+    if size_of_part(response) > LARGE:
+        return _text_of(response, _json_in_steps)
+    text = known["text"] = _text_of(response, compact_json)
+    return text
+
+
+def _text_of(response: FunctionResponse, encode: Callable[[object], str]) -> str:
+    if response.error is not None:
+        return encode(response.response)
+    output = response.output
+    return output if isinstance(output, str) else encode(output)
+
+
+def _json_in_steps(value: object) -> str:
+    return encode_any_json(value).decode()
 
 
 _ROLES = frozenset(get_args(Role))
@@ -634,8 +660,16 @@ def size_of_message(message: Message) -> int:
     known = vars(message)
     if (size := known.get("size")) is None:
         sizes = map(size_of_part, message.parts)
-        size = known["size"] = PART_OVERHEAD * len(message.parts) + sum(sizes)
+        size = PART_OVERHEAD * len(message.parts) + sum(sizes)
+        if _has_large_extra(message):
+            size += LARGE + 1
+        known["size"] = size
     return size
+
+
+def _has_large_extra(message: Message) -> bool:
+    extras = [each.extra for each in (message, *message.parts) if each.extra]
+    return bool(extras) and is_larger(extras, LARGE)
 
 
 def size_of_part(part: AnyPart) -> int:
@@ -647,13 +681,19 @@ def size_of_part(part: AnyPart) -> int:
             return len(text)
         case InlineData(data=data):
             return len(data)
-        case FunctionResponse(response={"output": str(text)}, parts=()):
-            return len(text)
-        case FunctionResponse(response=response, parts=media):
-            data = sum([len(each.data) for each in media if isinstance(each, InlineData)])
-            return LARGE + 1 if is_larger(response, LARGE) else data
+        case FunctionResponse():
+            return _size_of_response(part)
         case _:
             return LARGE + 1 if is_larger(getattr(part, "data", None), LARGE) else 0
+
+
+def _size_of_response(response: FunctionResponse) -> int:
+    known: dict[str, Any] = vars(response)
+    if (size := known.get("size")) is None:
+        media = [len(each.data) for each in response.parts if isinstance(each, InlineData)]
+        is_large = is_larger(response.response, LARGE)
+        size = known["size"] = sum(media) + (LARGE + 1 if is_large else 0)
+    return size
 
 
 def _json_object(text: str) -> tuple[dict[str, Any], str | None]:

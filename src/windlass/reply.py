@@ -1,6 +1,6 @@
 """The reply of a run, its rounds, and the answers to its calls. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Generic, cast
 
@@ -18,10 +18,11 @@ from windlass.content import (
     Usage,
     media_label,
     paired,
+    text_once,
 )
 from windlass.errors import ConfigError, OutputInvalid
 from windlass.events import FinishReason, Outcome, StopReason
-from windlass.jsontext import STEP, encode_any_json, is_larger
+from windlass.jsontext import STEP, is_larger
 from windlass.tool import Tool
 
 OutputT = TypeVar("OutputT", default=Any, covariant=True)
@@ -55,8 +56,10 @@ class ToolAnswer(Struct, frozen=True):
         return self.outcome in ("error", "invalid_arguments", "unknown_tool", "timeout", "denied")
 
 
-def answer(call: FunctionCall, value: object) -> FunctionResponse:
+def answer(call: FunctionCall, value: object, *, is_large: bool = False) -> FunctionResponse:
     """Returns the tool's value as a response, with media as separate parts.
+
+    A value that `is_large` is converted in short steps, so that no call into C is long.
 
     Raises `TypeError` or `ValueError` for a value that JSON cannot represent.
     """
@@ -64,15 +67,16 @@ def answer(call: FunctionCall, value: object) -> FunctionResponse:
         return msgspec.structs.replace(value, id=call.id, name=call.name)
     if isinstance(value, InlineData | FileData):
         return FunctionResponse(call.name, {"output": media_label(value)}, call.id, (value,))
+    convert = _jsonable_in_steps if is_large else _jsonable
     media = _media_in(value)
     if not media:
-        return FunctionResponse(call.name, {"output": _output(value)}, call.id)
+        return FunctionResponse(call.name, {"output": _output(value, convert)}, call.id)
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        labelled: object = dict(zip(fields, map(_output, fields.values()), strict=True))
+        labelled: object = {name: _output(item, convert) for name, item in fields.items()}
     else:
-        labelled = [_output(item) for item in cast("Sequence[object]", value)]
-    return FunctionResponse(call.name, {"output": jsonable(labelled)}, call.id, media)
+        labelled = [_output(item, convert) for item in cast("Sequence[object]", value)]
+    return FunctionResponse(call.name, {"output": convert(labelled)}, call.id, media)
 
 
 def failure(call: FunctionCall, text: str, outcome: Outcome) -> ToolAnswer:
@@ -97,7 +101,7 @@ def capped(response: FunctionResponse, limit: int) -> FunctionResponse:
     output = response.output
     if type(output) is str and len(output) <= limit:
         return response
-    text = response.error if response.error is not None else _text(output)
+    text = response.error if response.error is not None else text_once(response)
     if len(text) <= limit:
         return response
     head, tail = limit - limit // 4, limit // 4
@@ -107,27 +111,22 @@ def capped(response: FunctionResponse, limit: int) -> FunctionResponse:
     return msgspec.structs.replace(response, response={key: shortened})
 
 
-def jsonable(value: object) -> Any:
+def _jsonable(value: object) -> Any:
     """Returns the value in JSON's types; other types become their `str`."""
     if type(value) in _JSON_SCALARS:
         return value
-    if type(value) in (list, tuple, dict) and is_larger(value, STEP):
-        return _in_steps(value)
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)
 
 
-def _in_steps(value: object) -> Any:
-    """Converts a large list or object in short steps, so that no call into C is long."""
+def _jsonable_in_steps(value: object) -> Any:
+    """Does the same as `_jsonable`, without one long call into C for a large list or object."""
+    if type(value) not in (list, tuple, dict) or not is_larger(value, STEP):
+        return _jsonable(value)
     if isinstance(value, dict):
         fields = cast("dict[object, object]", value)
         names = msgspec.to_builtins(dict.fromkeys(fields), str_keys=True, enc_hook=_plain)
-        return dict(zip(names, map(jsonable, fields.values()), strict=True))
-    return [jsonable(item) for item in cast("Sequence[object]", value)]
-
-
-def _text(output: object) -> str:
-    """Does the same as `FunctionResponse.text`, in short steps if the value is large."""
-    return output if isinstance(output, str) else encode_any_json(output).decode()
+        return dict(zip(names, map(_jsonable_in_steps, fields.values()), strict=True))
+    return [_jsonable_in_steps(item) for item in cast("Sequence[object]", value)]
 
 
 def _plain(value: object) -> object:
@@ -149,14 +148,14 @@ def _media_in(value: object) -> tuple[InlineData | FileData, ...]:
     return tuple(item for item in items if isinstance(item, InlineData | FileData))
 
 
-def _output(value: object) -> Any:
+def _output(value: object, convert: Callable[[object], Any]) -> Any:
     """The value in JSON's types: a text part as its text, media as a label."""
     if isinstance(value, Text):
         return value.text
     if isinstance(value, InlineData | FileData):
         return media_label(value)
     try:
-        return jsonable(value)
+        return convert(value)
     except RecursionError:  # its traceback has thousands of lines
         raise ValueError("the result contains itself, or is nested too deeply") from None
 

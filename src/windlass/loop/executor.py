@@ -20,7 +20,7 @@ import msgspec
 from windlass.content import FunctionCall
 from windlass.errors import InvalidArguments, StorageError, ToolError
 from windlass.events import RunEvent, ToolRunProgress, ToolRunStarted
-from windlass.jsontext import LARGE, by_size, compact_json, is_larger
+from windlass.jsontext import LARGE, by_size, compact_json, is_larger, offloaded
 from windlass.loop.approval import Approval, ApprovalHook, Approvals
 from windlass.loop.cache import ResultCache
 from windlass.loop.dependencies import Dependencies
@@ -187,8 +187,11 @@ class ToolExecutor:
         while True:
             try:
                 value = await self._call(job, tool, arguments)
-                size = LARGE + 1 if is_larger(value, LARGE) else 0
-                return ToolAnswer(await by_size(size, answer, job.call, value), attempts=attempt)
+                if is_larger(value, LARGE):
+                    response = await offloaded(answer, job.call, value, is_large=True)
+                else:
+                    response = answer(job.call, value)
+                return ToolAnswer(response, attempts=attempt)
             except Exception as error:
                 final = isinstance(error, ToolError) and not error.retryable
                 if attempt > retries or final or job.is_unwritten(error):

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from windlass.content import FunctionCall, FunctionResponse, Message, Usage
+from windlass.content import FunctionCall, FunctionResponse, Message, Usage, size_of_part
 from windlass.events import StopReason
-from windlass.jsontext import LARGE, is_larger, offloaded
+from windlass.jsontext import LARGE, offloaded
 from windlass.loop.pace import ITEMS_AT_ONCE
 from windlass.loop.turn import Turn
 from windlass.reply import Calls, Reply, RoundRecord, ToolAnswer, capped
@@ -67,7 +67,7 @@ class Transcript:
             if number % ITEMS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             response = answer.response
-            if is_larger(response.response, LARGE):
+            if size_of_part(response) > LARGE:
                 shown = await offloaded(capped, response, self._max_result_chars)
             elif many:
                 shown = capped(response, self._max_result_chars)

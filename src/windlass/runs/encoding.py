@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from windlass.content import size_of_message
+from windlass.content import size_of_message, size_of_part
 from windlass.events import (
     RunEvent,
     RunStarted,
@@ -18,7 +18,7 @@ from windlass.events import (
     ToolRunProgress,
     ToolRunStarted,
 )
-from windlass.jsontext import LARGE, encode_any_json, encode_json, is_larger
+from windlass.jsontext import LARGE, encode_any_json, encode_json
 from windlass.runs.event_log import PAGE_BYTES, PAGE_EVENTS
 
 _EVENT = 64
@@ -79,7 +79,7 @@ def _size_of_messages(event: RunStarted) -> int:
 
 
 def _size_of_result(event: ToolRunEnded) -> int:
-    return LARGE + 1 if is_larger(event.response.response, LARGE) else 0
+    return size_of_part(event.response)
 
 
 _SIZES: dict[type[RunEvent], Callable[[Any], int]] = {

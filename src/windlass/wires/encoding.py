@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from windlass.content import Declaration, FunctionDeclaration, size_of_message
+from windlass.content import Declaration, FunctionDeclaration, Message, size_of_message
 from windlass.jsontext import LARGE, STEP, encode_any_json, encode_json, is_larger
 from windlass.model import ModelRequest
 
@@ -55,6 +55,11 @@ def _large_schemas(tools: tuple[Declaration, ...]) -> bool:
 
 _have_large_schemas = IdentityCache(_large_schemas)
 """Most requests of a run, and of a gateway, have the same tools."""
+
+
+def message_encoder(message: Message) -> Callable[[object], bytes]:
+    """The function that encodes the message's JSON values, in short steps if they are large."""
+    return encode_json if size_of_message(message) <= LARGE else encode_any_json
 
 
 def json_text(text: str) -> bytes:

@@ -23,9 +23,11 @@ from windlass.content import (
     Thought,
     media_label,
     new_call_id,
+    text_once,
 )
 from windlass.errors import ConfigError
-from windlass.jsontext import encode_any_json, from_base64, to_base64
+from windlass.jsontext import from_base64, to_base64
+from windlass.wires.encoding import message_encoder
 from windlass.wires.fields import (
     JsonObject,
     as_list,
@@ -361,7 +363,7 @@ def _placed(message: Message) -> Message:
 
 def encode_message_json(message: Message) -> bytes:
     """Like `encode_message`, but as JSON, with commas between the messages."""
-    return b",".join(map(encode_any_json, encode_message(message)))
+    return b",".join(map(message_encoder(message), encode_message(message)))
 
 
 def encode_call(call: FunctionCall) -> JsonObject:
@@ -377,7 +379,7 @@ def _encode_tool(message: Message) -> list[JsonObject]:
     for part in message.responses:
         extra: JsonObject = part.extra.get(PROVIDER, {})
         to = {"name": part.name} if extra.get("role") == "function" else {"tool_call_id": part.id}
-        encoded.append(merged({"role": "tool", **to, "content": part.text}, extra))
+        encoded.append(merged({"role": "tool", **to, "content": text_once(part)}, extra))
         if part.parts:
             media.append({"type": "text", "text": f"Media from the tool {part.name} ({part.id}):"})
             media += [_encode_result_media(item) for item in part.parts]

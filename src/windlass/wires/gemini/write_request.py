@@ -17,9 +17,9 @@ from windlass.content import (
     encoded_once,
 )
 from windlass.errors import ConfigError
-from windlass.jsontext import encode_any_json, encode_json
+from windlass.jsontext import encode_json
 from windlass.model import ModelRequest, Settings, ToolChoice
-from windlass.wires.encoding import IdentityCache
+from windlass.wires.encoding import IdentityCache, message_encoder
 from windlass.wires.fields import JsonObject, merged
 from windlass.wires.gemini.messages import encode_parts
 from windlass.wires.gemini.schema import openapi_schema
@@ -100,7 +100,7 @@ class RequestEncoder:
     def _encode(self, message: Message) -> bytes:
         signed = self._signed and message.role == "assistant"
         parts = encode_parts(message, ids=self._ids, signed=signed, nested=self._signed)
-        return b",".join(map(encode_any_json, parts))
+        return b",".join(map(message_encoder(message), parts))
 
 
 def _content(role: str | None, parts: list[bytes]) -> bytes:

@@ -24,6 +24,7 @@ from windlass.content import (
     Thought,
     guessed_type,
     new_call_id,
+    text_once,
 )
 from windlass.errors import ConfigError
 from windlass.jsontext import compact_json, from_base64, to_base64
@@ -147,7 +148,7 @@ def _encode_call(call: FunctionCall, extra: JsonObject) -> JsonObject:
 
 def _encode_response(response: FunctionResponse) -> JsonObject:
     error = response.error
-    text = response.text if error is None else error
+    text = text_once(response) if error is None else error
     content: str | list[JsonObject] = text
     if response.parts:
         content = [{"type": "text", "text": text}] if text.strip() else []

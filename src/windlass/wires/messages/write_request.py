@@ -21,9 +21,9 @@ from windlass.content import (
     paired,
 )
 from windlass.errors import ConfigError
-from windlass.jsontext import encode_any_json, encode_json
+from windlass.jsontext import encode_json
 from windlass.model import ModelRequest, Settings
-from windlass.wires.encoding import IdentityCache
+from windlass.wires.encoding import IdentityCache, message_encoder
 from windlass.wires.fields import JsonObject, merged
 from windlass.wires.messages.messages import PROVIDER, encode_blocks
 from windlass.wires.messages.schema import enforced_schema
@@ -219,7 +219,7 @@ def _encoded(message: Message, index: int) -> bytes:
 
 
 def _encode(message: Message) -> bytes:
-    return b",".join(map(encode_any_json, encode_blocks(message)))
+    return b",".join(map(message_encoder(message), encode_blocks(message)))
 
 
 def encode_tools(tools: tuple[Declaration, ...]) -> list[bytes]:

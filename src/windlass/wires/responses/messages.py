@@ -23,6 +23,7 @@ from windlass.content import (
     Role,
     Text,
     Thought,
+    text_once,
 )
 from windlass.jsontext import compact_json
 from windlass.request import PartPlace, inherited
@@ -596,7 +597,8 @@ def _result_audio(responses: Sequence[FunctionResponse]) -> list[JsonObject]:
 def result_output(part: FunctionResponse) -> str | list[JsonObject]:
     """The `output` of a result: its text, or a list if it has images or files."""
     media = [encode_media(each) for each in part.parts if not is_audio(each)]
-    return [{"type": "input_text", "text": part.text}, *media] if media else part.text
+    text = text_once(part)
+    return [{"type": "input_text", "text": text}, *media] if media else text
 
 
 def is_custom_call(part: AnyPart) -> bool:

@@ -19,9 +19,9 @@ from windlass.content import (
     paired,
 )
 from windlass.errors import ConfigError
-from windlass.jsontext import encode_any_json, encode_json
+from windlass.jsontext import encode_json
 from windlass.model import ModelRequest, Settings, ToolChoice
-from windlass.wires.encoding import IdentityCache
+from windlass.wires.encoding import IdentityCache, message_encoder
 from windlass.wires.fields import JsonObject, as_list, merged
 from windlass.wires.responses.media import PROVIDER
 from windlass.wires.responses.messages import NO_CALLS, encode_message, is_custom_call
@@ -167,7 +167,7 @@ def encode_conversation(
 
 
 def _encoded(message: Message, custom: frozenset[str] = NO_CALLS) -> bytes:
-    return b",".join(map(encode_any_json, encode_message(message, custom)))
+    return b",".join(map(message_encoder(message), encode_message(message, custom)))
 
 
 def _check_ids(message: Message) -> None:
