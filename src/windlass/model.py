@@ -253,7 +253,8 @@ def has_calls(messages: Iterable[Message]) -> bool:
 
 def is_about_tools(request: ModelRequest) -> bool:
     """Whether the request has functions, calls or results."""
-    return bool(all_functions(request)) or has_calls(request.messages)
+    offers = any(isinstance(tool, FunctionDeclaration) for tool in request.tools)
+    return offers or has_calls(request.messages)
 
 
 class Preparation(Struct, frozen=True):

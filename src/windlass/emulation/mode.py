@@ -197,9 +197,10 @@ class AutoModel:
                         for event in batch:
                             if passing and type(event) in _DELTAS:
                                 ready.append(event)
-                            else:
-                                ready += await reader.read(event)
-                                passing = reader.is_passing
+                                continue
+                            quick = reader.is_quick(event)
+                            ready += reader.feed(event) if quick else await reader.read(event)
+                            passing = reader.is_passing
                         if ready and type(batch[-1]) is not TurnEnded:
                             yielded = True
                             yield ready

@@ -15,9 +15,7 @@ from windlass.content import FunctionDeclaration, Usage
 from windlass.events import (
     FinishReason,
     ModelEvent,
-    PartReceived,
     TextDelta,
-    ThoughtDelta,
     ToolCallDelta,
     ToolCallEnded,
     ToolCallStarted,
@@ -128,18 +126,27 @@ class TurnReader:
     def feed(self, event: ModelEvent) -> list[ModelEvent]:
         if (about := getattr(event, "about", None)) is not None:
             self._about = {**(self._about or {}), **about}
-        if isinstance(event, TurnEnded):
+        if type(event) is TurnEnded:
             self._end = event
-            return [] if self.over else self._passed(self._finished(event.finish == "length"))
         if self.over:
             return []
+        events = self._read(event)
+        return events if self._held is None else self._passed(events)
+
+    def _read(self, event: ModelEvent) -> list[ModelEvent]:
         match event:
+            case ToolCallDelta() | ToolCallEnded() | ToolCallStarted():
+                return self._other(self._call("native", event))
+            case TurnEnded(finish=finish):
+                return self._finished(finish == "length")
             case TextDelta():
-                return self._passed(self._text(event))
-            case ThoughtDelta() | PartReceived():
-                return self._passed(self._other(event))
+                return self._text(event)
             case _:
-                return self._passed(self._other(*self._call("native", event)))
+                return self._other([event])
+
+    def is_quick(self, event: ModelEvent) -> bool:
+        """Whether `feed` reads no text for this event, so that it needs no `read`."""
+        return type(event) is not TextDelta and not self._unread
 
     async def read(self, event: ModelEvent) -> list[ModelEvent]:
         """Does the same as `feed` without blocking the event loop for long."""
@@ -178,8 +185,9 @@ class TurnReader:
         # The mode that a wrapped model reports overrides this one.
         extra = {"windlass": {"mode": self.mode}, **(end.message_extra or {})}
         usage = spent + end.usage
-        end = replace(end, finish=self._finish(), usage=usage, message_extra=extra)
-        return [*held, replace(end, about=self._about)]
+        finish, about = self._finish(), self._about
+        held.append(replace(end, finish=finish, usage=usage, message_extra=extra, about=about))
+        return held
 
     def _finish(self) -> FinishReason:
         if self.finish not in _RETRIED_FINISHES:
@@ -198,8 +206,8 @@ class TurnReader:
                 break
         return events
 
-    def _other(self, *events: ModelEvent) -> list[ModelEvent]:
-        return list(events)
+    def _other(self, events: list[ModelEvent]) -> list[ModelEvent]:
+        return events
 
     def _finished(self, truncated: bool) -> list[ModelEvent]:
         events = self._parsed(self._parser.finish(truncated=truncated))
@@ -235,18 +243,17 @@ class TurnReader:
             self._dropped_call = True
             return []
         key = (source, event.index)
-        if key not in self._numbers:
+        number = self._numbers.get(key)
+        if number is None:
             if self._one_call and self._numbers:
                 self.over = True
                 return []
-            self._numbers[key] = len(self._numbers)
-        number = self._numbers[key]
+            number = self._numbers[key] = len(self._numbers)
         return [event if number == event.index else replace(event, index=number)]
 
     def _passed(self, events: list[ModelEvent]) -> list[ModelEvent]:
-        """Returns the events, or holds them back until the wanted kind of event arrives."""
-        if self._held is None:
-            return events
+        """Holds the events back, and returns them all when the wanted kind of event arrives."""
+        assert self._held is not None
         self._held += events
         if not any(map(self._is_wanted, events)):
             return []
@@ -324,13 +331,15 @@ class NativeReader(TurnReader):
         self._parser = self._make_parser()
         return super()._text(TextDelta(text))
 
-    def _other(self, *events: ModelEvent) -> list[ModelEvent]:
+    def _other(self, events: list[ModelEvent]) -> list[ModelEvent]:
         """Returns the held text first, to keep the order of events."""
+        if not self._waiting:
+            return events
         waiting, self._waiting = self._waiting, []
         return [*waiting, *events]
 
     def _finished(self, truncated: bool) -> list[ModelEvent]:
-        return [*self._other(), *super()._finished(truncated)]
+        return self._other(super()._finished(truncated))
 
     def _finish(self) -> FinishReason:
         return super()._finish() if self.text_calls else self.finish

@@ -480,22 +480,23 @@ class Loop:
         ready: list[ModelEvent] = []
         for given in events:
             event = self._checked_event(given)
-            size = size_of(event)
-            if size > LONGEST_DELTA:
-                self._emit_all(ready)
-                ready = []
-                await self._emit_long(event)
-            else:
-                ready.append(event)
             builder.add(event)
-            if pace.is_over(1, size):
-                self._emit_all(ready)
-                ready = []
-                await asyncio.sleep(0)
+            size = size_of(event)
+            is_long = size > LONGEST_DELTA
+            if not is_long:
+                ready.append(event)
+            may_start = calls is not None and type(event) is ToolCallEnded
+            pauses = pace.is_over(1, size)
+            if not (is_long or may_start or pauses):
+                continue
+            self._emit_all(ready)
+            ready = []
+            if is_long:
+                await self._emit_long(event)
             if calls is not None and type(event) is ToolCallEnded:
-                self._emit_all(ready)
-                ready = []
                 calls.offer(event.call)
+            if pauses:
+                await asyncio.sleep(0)
         self._emit_all(ready)
 
     def _checked_event(self, event: ModelEvent) -> ModelEvent:

@@ -79,25 +79,24 @@ class TurnBuilder:
 
     def add(self, event: ModelEvent) -> None:
         match event:
-            case TextDelta():
-                self._describe(event)
-                self._say(Text, event)
-            case ThoughtDelta():
-                if event.about is not None:
-                    self._describe(event)
-                self._say(Thought, event)
-            case PartReceived():
-                self._place(event.part)
-            case ToolCallStarted():
-                self._describe(event)
-                self._slot(event.index)
             case ToolCallDelta():
                 pass
             case ToolCallEnded():
                 self._parts[self._slot(event.index)] = event.call
+            case ToolCallStarted():
+                self._describe(event)
+                self._slot(event.index)
             case TurnEnded():
                 self._describe(event)
                 self._end = event
+            case TextDelta():
+                self._describe(event)
+                self._say(Text, event)
+            case ThoughtDelta():
+                self._describe(event)
+                self._say(Thought, event)
+            case PartReceived():
+                self._place(event.part)
 
     def partial(self) -> Message | None:
         """Returns what has arrived so far, without the calls, which may be incomplete."""
