@@ -27,6 +27,7 @@ from windlass.loop.dependencies import Dependencies
 from windlass.loop.history import RecordedCall
 from windlass.loop.policy import Policy
 from windlass.loop.threads import in_thread
+from windlass.loop.time_limit import TimeUp, within
 from windlass.reply import ToolAnswer, answer, failure
 from windlass.tool import Tool, ToolContext
 
@@ -166,14 +167,12 @@ class ToolExecutor:
 
     async def _timed(self, job: ToolJob, tool: Tool, arguments: dict[str, Any]) -> ToolAnswer:
         limit = tool.options.timeout or job.run.policy.tool_timeout
-        clock = asyncio.timeout(limit)
         try:
             # The time-out does not include waiting for a slot or for an approval.
-            async with job.run.slots, clock:
-                return await self._attempts(job, tool, arguments)
-        except TimeoutError:
-            if not clock.expired():
-                raise
+            async with job.run.slots:
+                attempts = self._attempts(job, tool, arguments)
+                return await (attempts if limit is None else within(limit, attempts))
+        except TimeUp:
             unknown = job.effect_unknown
             text = f"{tool.name} did not answer within {limit:g} seconds" + (
                 " and was stopped, effect unknown." if unknown else "."
