@@ -109,9 +109,11 @@ def encode_conversation(messages: Sequence[Message]) -> list[bytes]:
     """The messages as JSON. Raises `ConfigError`, which names the message and the part."""
     encoded: list[bytes] = []
     for index, message in enumerate(paired(messages)):
+        if (known := vars(message).get(WIRE)) is not None:
+            encoded.append(known)
+            continue
         try:
-            if WIRE not in vars(message):
-                _check_ids(message)
+            _check_ids(message)
             encoded.append(encoded_once(message, WIRE, encode_message_json))
         except ConfigError as error:
             place = "." if str(error).startswith("parts[") else ": "
