@@ -631,12 +631,11 @@ class Loop:
             await asyncio.sleep(0)
         pairs = list(zip(calls, answers, strict=True))
         failed = [call for call, answer in pairs if answer.failed]
-        succeeded = [call for call, answer in pairs if answer.ok]
         for place in range(0, len(failed), ITEMS_AT_ONCE):
             self._repetition.record(failed[place : place + ITEMS_AT_ONCE], ())
             if len(failed) > ITEMS_AT_ONCE:
                 await asyncio.sleep(0)
-        self._repetition.record((), succeeded)
+        self._repetition.record((), [call for call, answer in pairs if answer.ok])
         self._repeating = all(answer.outcome == "not_run" for answer in answers)
 
     def _announce(self, own_calls: Sequence[FunctionCall]) -> None:
@@ -687,5 +686,7 @@ def _seconds_so_far(history: History) -> float:
 def _others(
     calls: Sequence[FunctionCall], for_caller: Sequence[FunctionCall]
 ) -> list[FunctionCall]:
+    if not for_caller:
+        return list(calls)
     known = set(map(id, for_caller))
     return [call for call in calls if id(call) not in known]

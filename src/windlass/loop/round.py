@@ -67,7 +67,7 @@ class Round:
         finally:
             # A second cancellation ends that wait while a tool is still running.
             for call, job in self._jobs.values():
-                if job.announced:
+                if job.announced and id(call) not in self._answers:
                     self._record(call, self._unless_interrupted(job, _stopped(job)))
 
     async def stop(self) -> None:

@@ -109,7 +109,7 @@ class TurnBuilder:
     def turn(self) -> Turn:
         """Returns the turn. Raises `StreamCut` if its end, or the end of a call, is missing."""
         self._flush()
-        parts = tuple(part for part in self._parts if part is not None)
+        parts = tuple([part for part in self._parts if part is not None])
         if self._end is None or len(parts) < len(self._parts):
             raise StreamCut
         message = Message("assistant", parts, self._end.message_extra or {})

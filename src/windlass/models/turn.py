@@ -185,6 +185,9 @@ class _Payloads:
         Decoding a large payload would block the event loop. Without one, returns their number.
         """
         frame, feed = self._frame, self.feed
+        if self._sse is None and not place and len(payloads[0]) <= LARGE:  # one body
+            events += feed(payloads[0])
+            return 1
         while place < len(payloads):
             if texts := frame.texts(payloads, place):
                 events += map(TextDelta, filter(None, texts))

@@ -191,10 +191,17 @@ def decode_call(fields: JsonObject, place: str = "tool_calls[0]") -> FunctionCal
 
 def call_extra(fields: JsonObject) -> JsonObject:
     """The call's fields that FunctionCall does not have, in their shape on the wire."""
-    extra = rest(fields, "id", "type", "function", "index")
-    if inner := rest(as_object(fields.get("function")) or {}, "name", "arguments"):
+    function = as_object(fields.get("function")) or {}
+    if fields.keys() <= _CALL_FIELDS and function.keys() <= _FUNCTION_FIELDS:  # nearly always
+        return {}
+    extra = rest(fields, *_CALL_FIELDS)
+    if inner := rest(function, *_FUNCTION_FIELDS):
         extra["function"] = inner
     return extra
+
+
+_CALL_FIELDS = frozenset({"id", "type", "function", "index"})
+_FUNCTION_FIELDS = frozenset({"name", "arguments"})
 
 
 def google_signature(extra: JsonObject) -> str | None:

@@ -1,7 +1,7 @@
 """Decodes a chat completion, streamed or in one body, into model events. Pure."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -113,6 +113,10 @@ class _Call:
         return self.whole().error is None
 
 
+_Identity: TypeAlias = tuple[int | None, str | None, str]
+"""The index, id and function name in a delta, as far as present."""
+
+
 class CallAssembler:
     """Turns deltas into call events. A call ends when the next one starts or the turn ends.
 
@@ -138,9 +142,10 @@ class CallAssembler:
             fields = as_object(entry)
             if fields is None:
                 continue
-            call = None if whole else self._continued(fields, touched)
+            identity = _identity(fields)
+            call = None if whole else self._continued(identity, touched)
             if call is None:
-                call = self._started(fields, events)
+                call = self._started(identity, events)
             touched.add(call.index)
             self._extended(call, fields, events)
             if whole:
@@ -152,9 +157,9 @@ class CallAssembler:
         open_calls, self._open = self._open, []
         return [self._ended(call) for call in open_calls if not call.ended]
 
-    def _continued(self, fields: JsonObject, touched: set[int]) -> _Call | None:
+    def _continued(self, identity: _Identity, touched: set[int]) -> _Call | None:
         """The call that this delta continues; None if it starts a new one."""
-        wire_index, wire_id, name = _identity(fields)
+        wire_index, wire_id, name = identity
         candidates: Iterable[_Call] = reversed(self._calls)
         if wire_index is not None:
             candidates = filter(None, (self._by_index.get(wire_index),))
@@ -177,12 +182,12 @@ class CallAssembler:
             return True
         return bool(call.pieces) and name != call.name
 
-    def _started(self, fields: JsonObject, events: list[ModelEvent]) -> _Call:
+    def _started(self, identity: _Identity, events: list[ModelEvent]) -> _Call:
         for open_call in self._open:
             if not open_call.ended and open_call.is_complete():
                 events.append(self._ended(open_call))
         self._open = [each for each in self._open if not each.ended]
-        call = _Call(len(self._calls), *_identity(fields))
+        call = _Call(len(self._calls), *identity)
         if call.id in self._ids:
             # Results are matched by id: two calls of one turn must not share one.
             call.id = new_call_id()
@@ -215,8 +220,7 @@ class CallAssembler:
         return ToolCallEnded(call.index, call.whole())
 
 
-def _identity(fields: JsonObject) -> tuple[int | None, str | None, str]:
-    """The index, id and function name in a delta, as far as present."""
+def _identity(fields: JsonObject) -> _Identity:
     index, function = fields.get("index"), as_object(fields.get("function")) or {}
     return (
         index if isinstance(index, int) else None,

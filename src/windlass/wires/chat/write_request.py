@@ -152,6 +152,8 @@ def encode_tools(tools: tuple[Declaration, ...]) -> Raw | None:
 
 
 def _tool_choice(choice: ToolChoice, tools: tuple[Declaration, ...]) -> str | JsonObject | None:
+    if not choice.names:
+        return None if choice.mode == "auto" else choice.mode
     named: list[JsonObject] = [
         {"type": "function", "function": {"name": name}} for name in choice.names
     ]
@@ -159,7 +161,7 @@ def _tool_choice(choice: ToolChoice, tools: tuple[Declaration, ...]) -> str | Js
         return named[0]
     functions = {tool.name for tool in tools if isinstance(tool, FunctionDeclaration)}
     # Few servers besides OpenAI's support allowed_tools: send it only if it restricts the choice.
-    if choice.mode == "none" or not named or functions <= set(choice.names):
+    if choice.mode == "none" or functions <= set(choice.names):
         return None if choice.mode == "auto" else choice.mode
     return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": named}}
 
