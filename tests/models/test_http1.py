@@ -179,10 +179,12 @@ def test_a_response_may_arrive_in_any_pieces(cuts: list[int]) -> None:
     answer = CHUNKED + chunks(b"hello ", b"world") + b"0\r\n\r\n"
 
     async def read() -> None:
-        connection = HttpConnection(60.0)
+        buffer = memoryview(bytearray(1_000))
+        connection = HttpConnection(60.0, buffer)
         connection.complete = False
         for piece in splits(answer, cuts):
-            connection.data_received(piece)
+            buffer[: len(piece)] = piece
+            connection.buffer_updated(len(piece))
         assert connection.status == 200
         assert connection.complete
         assert await connection.rest() == b"hello world"

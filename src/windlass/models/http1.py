@@ -27,6 +27,8 @@ MAX_UNREAD = 2**18
 """A connection with more unread bytes stops receiving until they are read."""
 ADDRESS_DELAY = 0.25
 """How long to wait for one address of a host before the next one is tried, too."""
+READ_SIZE = 2**18
+"""How many bytes are received at a time."""
 Address: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 CODINGS = (b"gzip", b"x-gzip", b"deflate")
 
@@ -86,11 +88,13 @@ class Server(NamedTuple):
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(asyncio.BufferedProtocol):
     """A connection with one request at a time, and the response to the last one."""
 
-    def __init__(self, read_timeout: float) -> None:
+    def __init__(self, read_timeout: float, buffer: memoryview) -> None:
+        """The connections of one event loop can share the buffer: it is used at once."""
         self._read_timeout = read_timeout
+        self._buffer = buffer
         self._loop = asyncio.get_running_loop()
         self._pieces: list[bytes] = []
         """The parts of the body that have arrived and are unread."""
@@ -202,21 +206,24 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._heard = self._loop.time()
         if self._parser is None:
             return
         try:
-            self._parser.feed_data(data)
+            self._parser.feed_data(self._buffer[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._invalid(str(error))
             return
         if not self.status:
-            self._head_bytes += len(data)
+            self._head_bytes += nbytes
             if self._head_bytes > MAX_HEAD:
                 self._invalid(f"its headers have more than {MAX_HEAD} bytes")
             return
-        self._unread += len(data)
+        self._unread += nbytes
         if self._unread > MAX_UNREAD and not self.complete and not self._paused:
             assert self._transport is not None
             self._paused = True
@@ -328,6 +335,8 @@ class ConnectionPool:
     def __init__(self, server: Server, timeouts: Timeouts) -> None:
         self._server, self._timeouts = server, timeouts
         self._loop = asyncio.get_running_loop()
+        # One for all connections: asyncio would ask the system for as much memory with each read.
+        self._buffer = memoryview(bytearray(READ_SIZE))
         self._all: set[HttpConnection] = set()
         self._idle: list[HttpConnection] = []
         """The connections without a request, the last used last."""
@@ -449,7 +458,7 @@ class ConnectionPool:
         return secure, inner
 
     def _protocol(self) -> HttpConnection:
-        return HttpConnection(self._timeouts.read)
+        return HttpConnection(self._timeouts.read, self._buffer)
 
 
 def credentials(url: URL, prefix: str = "") -> list[str]:

@@ -24,6 +24,8 @@ from windlass.wires.openai_errors import error_body
 log = logging.getLogger("windlass.gateway")
 
 HEADER_TIMEOUT = Problem(408, "The headers did not arrive in time.", "header_timeout")
+READ_SIZE = 2**18
+"""How many bytes are received at a time."""
 WARNING_SECONDS = 60.0
 """The shortest time between two warnings about too many connections."""
 VALID_HEADERS = re.compile(  # of which each is one line
@@ -46,6 +48,8 @@ class Connections:
         self.refused = refused
         self.handing_over = False
         """Whether other processes serve new connections: open ones get one more request."""
+        self.buffer = memoryview(bytearray(READ_SIZE))
+        """Where bytes arrive: asyncio would ask the system for as much memory with each read."""
         self._per_address = per_address
         self._open: Counter[str] = Counter()
         self._waiting: dict[str, dict[BoundedProtocol, None]] = {}
@@ -177,7 +181,7 @@ class ResponseCycle(RequestResponseCycle):
             self.transport.write(head)
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     """Closes a connection whose client does not finish what it sends.
 
     The headers must be complete within `header_timeout` of the connection, or of the first byte
@@ -201,8 +205,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(**given)
         self._open_connections = open_connections
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast("asyncio.Transport", transport))
         address = address_key(self.client[0]) if self.client else "unknown"
         problem = self._open_connections.enter(address)
         if problem is None:
@@ -216,6 +220,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._address:
             self._open_connections.leave(self._address)
         super().connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._open_connections.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(cast("bytes", self._open_connections.buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
