@@ -14,6 +14,7 @@ from windlass.loop.loop import Loop, RunPlan
 from windlass.reply import OutputT, Reply
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.records import Order
+from windlass.waiting import until_ended
 
 
 class AsyncRun(Generic[OutputT]):
@@ -86,7 +87,7 @@ class AsyncRun(Generic[OutputT]):
     async def result(self) -> Reply[OutputT]:
         """Waits for the end of the run. Raises the run's error."""
         self._check_process()
-        await asyncio.wait([self.task])
+        await until_ended(self.task)
         return self.reply
 
     async def stop(self) -> None:
@@ -96,7 +97,7 @@ class AsyncRun(Generic[OutputT]):
             self._stopping = True
             if self._stepped:
                 self.task.cancel()
-            await asyncio.wait([self.task])
+            await until_ended(self.task)
 
     async def leave(self) -> None:
         """Stops the run here without ending it, so that another process can resume it."""

@@ -1,6 +1,5 @@
 """One HTTP request and its answer: context, body and responses. Plain ASGI."""
 
-import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
@@ -14,6 +13,7 @@ from windlass.gateway.http.errors import Refused
 from windlass.jsontext import LARGE, encode_any_json, encode_json, is_larger, offloaded
 from windlass.reply import Reply
 from windlass.settings import Mode
+from windlass.waiting import TimeUp, within
 from windlass.wires.errors import InvalidRequest, Problem
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -102,9 +102,8 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     if length.isdigit() and (len(length) > MAX_DIGITS or int(length) > limit):
         raise _too_large(limit)
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await _receive_all(receive, limit)
-    except TimeoutError:
+        return await within(BODY_SECONDS, _receive_all(receive, limit))
+    except TimeUp:
         raise Refused(Problem(408, "The body did not arrive in time.", "body_timeout")) from None
 
 

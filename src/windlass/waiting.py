@@ -1,4 +1,4 @@
-"""A time limit whose timer starts only if the work has to wait."""
+"""Waiting that costs little if there is nothing to wait for: a time limit, and a task's end."""
 
 import asyncio
 import functools
@@ -52,3 +52,23 @@ def _resumed(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, 
             awaited = step()
         except StopIteration as done:
             return done.value
+
+
+async def until_ended(task: asyncio.Future[Any]) -> None:
+    """Waits until the task is done, whatever its outcome.
+
+    Costs less than `asyncio.wait`, above all for a task that is done.
+    """
+    if task.done():
+        return
+    waiter = asyncio.get_running_loop().create_future()
+
+    def release(_: object) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    task.add_done_callback(release)
+    try:
+        await waiter
+    finally:
+        task.remove_done_callback(release)
