@@ -28,8 +28,8 @@ from windlass.loop.history import RecordedCall
 from windlass.loop.policy import Policy
 from windlass.loop.threads import in_thread
 from windlass.reply import ToolAnswer, answer, failure
+from windlass.time_limit import TimeUp, within
 from windlass.tool import Tool, ToolContext
-from windlass.waiting import TimeUp, within
 
 log = logging.getLogger("windlass.loop")
 

@@ -14,7 +14,6 @@ from windlass.loop.loop import Loop, RunPlan
 from windlass.reply import OutputT, Reply
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.records import Order
-from windlass.waiting import until_ended
 
 
 class AsyncRun(Generic[OutputT]):
@@ -87,7 +86,7 @@ class AsyncRun(Generic[OutputT]):
     async def result(self) -> Reply[OutputT]:
         """Waits for the end of the run. Raises the run's error."""
         self._check_process()
-        await until_ended(self.task)
+        await asyncio.wait([self.task])
         return self.reply
 
     async def stop(self) -> None:
@@ -97,7 +96,7 @@ class AsyncRun(Generic[OutputT]):
             self._stopping = True
             if self._stepped:
                 self.task.cancel()
-            await until_ended(self.task)
+            await asyncio.wait([self.task])
 
     async def leave(self) -> None:
         """Stops the run here without ending it, so that another process can resume it."""

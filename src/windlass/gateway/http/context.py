@@ -13,7 +13,7 @@ from windlass.gateway.http.errors import Refused
 from windlass.jsontext import LARGE, encode_any_json, encode_json, is_larger, offloaded
 from windlass.reply import Reply
 from windlass.settings import Mode
-from windlass.waiting import TimeUp, within
+from windlass.time_limit import TimeUp, within
 from windlass.wires.errors import InvalidRequest, Problem
 
 Scope: TypeAlias = MutableMapping[str, Any]

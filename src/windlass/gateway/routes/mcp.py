@@ -37,7 +37,6 @@ from windlass.toolsets.mcp.serving.calls import Request, ServedCall, answer_of, 
 from windlass.toolsets.mcp.serving.prompts import PromptFolder
 from windlass.toolsets.mcp.serving.results import RESULT_URI, result_resource
 from windlass.toolsets.mcp.serving.server import ToolServer
-from windlass.waiting import until_ended
 
 log = logging.getLogger("windlass.gateway")
 
@@ -208,7 +207,7 @@ class GatewayTools:
         if first is not None:
             call.result, call.error = first.result, first.error
         if response is None:
-            await until_ended(run.task)
+            await asyncio.wait([run.task])
             problem = run.problem()
             raise MCPError(REFUSED, problem.message if problem else "The call did not run.")
         return response

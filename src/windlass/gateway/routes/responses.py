@@ -4,6 +4,7 @@ A run that waits for approvals ends its response; the next request, with the dec
 the same run in a new response.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -64,7 +65,6 @@ from windlass.loop.pace import in_slices
 from windlass.model import NONE, Settings
 from windlass.request import RunRequest, inherited
 from windlass.runs.service import new_run_id
-from windlass.waiting import until_ended
 from windlass.wires.call_ids import CallIds
 from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.fields import JsonObject
@@ -436,7 +436,7 @@ class ResponseInputs:
             size=asked.size,
         )
         run = await self._gateway.start(summarizing, exchange, request.receive)
-        await until_ended(run.task)
+        await asyncio.wait([run.task])
         if (problem := run.problem()) is not None:
             raise Refused(problem)
         response = response_id(run.id)

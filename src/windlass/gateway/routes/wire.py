@@ -36,7 +36,6 @@ from windlass.pricing import exact
 from windlass.reply import Reply
 from windlass.request import RequestBudget, RequestLimits, RunRequest
 from windlass.settings import Mode, mode_from
-from windlass.waiting import until_ended
 from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.tokens import estimated_tokens
 
@@ -422,7 +421,7 @@ class _StreamedAnswer:
                 last_sent = time.monotonic()
 
     async def _end(self, data: bytes) -> None:
-        await until_ended(self._run.task)
+        await asyncio.wait([self._run.task])
         problem = self._run.problem()
         if problem is None:
             await self._write(data + self._writer.end(self._run.reply), more=False)

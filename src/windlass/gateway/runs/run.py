@@ -1,5 +1,6 @@
 """A run that was started over HTTP, with its owner, its ids for the client and its problem."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -21,7 +22,6 @@ from windlass.runs.origin import Origin
 from windlass.runs.records import Order, RunRecord
 from windlass.runs.run import AsyncRun
 from windlass.settings import Mode
-from windlass.waiting import until_ended
 from windlass.wires.call_ids import CallIds
 from windlass.wires.errors import Problem
 
@@ -140,7 +140,7 @@ class GatewayRun(AsyncRun):
     async def up_to_date(self) -> None:
         """Waits for the task of an ended run, so that a client that read its end finds it ended."""
         if self.log.ended:
-            await until_ended(self.task)
+            await asyncio.wait([self.task])
 
     async def cancel(self, problem: Problem) -> None:
         """Stops the run for a reason of the gateway; a stored background run can be resumed."""

@@ -1,10 +1,10 @@
-"""Waiting with a time limit, and for the end of a task."""
+"""A time limit for work that may return at once."""
 
 import asyncio
 
 import pytest
 
-from windlass.waiting import TimeUp, until_ended, within
+from windlass.time_limit import TimeUp, within
 
 
 async def ready(value: int) -> int:
@@ -118,32 +118,3 @@ async def test_work_may_continue_after_an_error_that_it_awaited():
         return "unexpected"
 
     assert await within(60, work()) == "no"
-
-
-async def failed() -> None:
-    raise ValueError("its own")
-
-
-@pytest.mark.parametrize("pauses", [0, 3])
-async def test_the_end_of_a_task_is_awaited_whatever_its_outcome(pauses: int) -> None:
-    tasks = [asyncio.create_task(after_pauses(7)), asyncio.create_task(failed())]
-    for _ in range(pauses):
-        await asyncio.sleep(0)
-    for task in tasks:
-        await until_ended(task)
-        assert task.done()
-    assert tasks[0].result() == 7
-    assert isinstance(tasks[1].exception(), ValueError)
-
-
-async def test_a_cancelled_wait_leaves_the_task_alone() -> None:
-    task = asyncio.create_task(asyncio.sleep(60))
-    waiting = asyncio.create_task(until_ended(task))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert not task.done()
-    task.cancel()
-    await until_ended(task)
-    assert task.cancelled()
