@@ -136,13 +136,18 @@ def test_the_table_marks_the_model_that_is_used_by_default(
     assert [line.split()[:3] for line in marked] == [["*", "fast", "yes"]]
 
 
-def test_a_page_uses_a_manual_login(capfd: pytest.CaptureFixture[str], here: Path) -> None:
+def test_a_page_uses_a_manual_login(
+    capfd: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = here / "my-browser"
+    browser.touch(mode=0o755)
+    monkeypatch.setenv("WINDLASS_AISTUDIO_BROWSER", str(browser))
     page = listed(capfd)["aistudio/..."]
     assert (page["usable"], page["remedy"]) == (False, "windlass aistudio login")
     (here / "profile" / "Default").mkdir(parents=True)
     page = listed(capfd)["aistudio/..."]
     assert (page["usable"], page["target"]) == (True, "aistudio/default")
-    assert page["because"].startswith("AI Studio's page in ")
+    assert page["because"].startswith("AI Studio's page in my-browser, ")
 
 
 def test_every_provider_is_known_here(capfd: pytest.CaptureFixture[str]) -> None:

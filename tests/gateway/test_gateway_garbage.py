@@ -19,7 +19,7 @@ from windlass import Depends, ToolError, tool
 from windlass.gateway import App
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.routes.wire import WATCH_DELAY
+from windlass.gateway.routes import wire
 from windlass.model import ModelRequest
 from windlass.models import create_model
 from windlass.models.retry import Retry
@@ -46,6 +46,12 @@ from windlass.testing import (
 pytestmark = pytest.mark.sweep
 
 streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@pytest.fixture(autouse=True)
+def early_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that leaves is noticed at once, in each of many requests."""
+    monkeypatch.setattr(wire, "WATCH_DELAY", 0.005)
 
 
 async def connection() -> AsyncIterator[str]:
@@ -219,7 +225,7 @@ async def test_a_slow_answer_leaves_no_garbage(app: App, waiting: asyncio.Event)
         asked = asyncio.create_task(post(app, asking("waits", stream=True)))
         await waiting.wait()
         loop, watched = asyncio.get_running_loop(), asyncio.Event()
-        loop.call_later(WATCH_DELAY, watched.set)
+        loop.call_later(wire.WATCH_DELAY, watched.set)
         await watched.wait()
         [run] = app.gateway.runs.running()
         await post(app, {}, f"/v1/runs/{run.id}/stop")

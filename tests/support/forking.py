@@ -5,6 +5,7 @@ pytest-xdist would repeat them. Workers ask for whole files, because the tests o
 gateway or a browser; `tests/support/scheduling.py` chooses the file.
 """
 
+import contextlib
 import multiprocessing
 import sys
 import warnings
@@ -97,7 +98,8 @@ class Workers:
             self._ended(worker)
             return
         if message is None:
-            channel.send(self._next(worker))
+            with contextlib.suppress(OSError):  # it was stopped while it asked, and has ended
+                channel.send(self._next(worker))
             return
         test, reports, recorded = message
         worker.tests.remove(test)

@@ -10,6 +10,7 @@ import pytest
 
 from windlass.messaging.connection import Connection, connect
 from windlass.messaging.embedded import NatsServer
+from windlass.runs.jetstream import leases
 from windlass.toolsets.remote.bridge import Bridge
 
 DOCUMENTED = re.search(
@@ -53,6 +54,12 @@ def nats_server() -> Iterator[NatsServer]:
 def guarded_server() -> Iterator[NatsServer]:
     """With users that are restricted to their sessions."""
     yield from _server(PERMISSIONS)
+
+
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a process that has exited: no one waits two seconds for its answer to a ping."""
+    monkeypatch.setattr(leases, "GRACE_SECONDS", 0.0)
 
 
 @pytest.fixture

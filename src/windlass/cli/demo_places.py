@@ -11,7 +11,7 @@ from typing import NamedTuple
 from zoneinfo import available_timezones
 
 
-class Place(NamedTuple):
+class City(NamedTuple):
     """A city: its latitude in degrees, and its time zone, if it is known."""
 
     latitude: float
@@ -83,21 +83,21 @@ _COORDINATES = re.compile(r"([+-])(\d\d)(\d\d)(?:\d\d)?[+-]")
 
 
 @cache
-def places() -> dict[str, Place]:
+def places() -> dict[str, City]:
     """All known places by their plain names: cities, and time zones such as `europe/paris`."""
     latitudes = _latitudes()
-    known: dict[str, Place] = {}
+    known: dict[str, City] = {}
     for zone in sorted(available_timezones()):
-        place = Place(latitudes.get(zone, 45.0), zone)
+        place = City(latitudes.get(zone, 45.0), zone)
         if "/" in zone:
             known[plain(zone.rpartition("/")[2])] = place
         known[plain(zone)] = place
     # Some zones have old names that sort last; the table of coordinates has the current ones.
-    known |= {plain(zone.rpartition("/")[2]): Place(latitudes[zone], zone) for zone in latitudes}
+    known |= {plain(zone.rpartition("/")[2]): City(latitudes[zone], zone) for zone in latitudes}
     for line in _MORE_CITIES.strip().splitlines():
         place, _, names = line.partition(": ")
         latitude, _, zone = place.partition(" ")
-        known |= {plain(name): Place(float(latitude), zone) for name in names.split(", ")}
+        known |= {plain(name): City(float(latitude), zone) for name in names.split(", ")}
     return known
 
 
@@ -115,7 +115,7 @@ def _latitudes() -> dict[str, float]:
     return found
 
 
-def place_named(name: str) -> Place | None:
+def place_named(name: str) -> City | None:
     """Finds `Paris`, `paris, France`, `São Paulo` and `Europe/Paris`."""
     known = places()
     for candidate in (name, name.partition(",")[0], name.partition("(")[0]):
@@ -138,7 +138,7 @@ class Weather(NamedTuple):
     """Kilometres per hour."""
 
 
-_TEMPERATE = Place(47.0, "Europe/Vienna")
+_TEMPERATE = City(47.0, "Europe/Vienna")
 _MILD = ("Atlantic/", "Europe/")
 """Zones near the Gulf Stream: warmer than others that are as far north."""
 _SKIES = ("clear", "mostly sunny", "partly cloudy", "cloudy", "light rain", "rain")
@@ -160,7 +160,7 @@ def weather_of(city: str, day: date) -> Weather:
     return Weather(celsius, sky, round(3 + 25 * air * air + 6 * clouds))
 
 
-def _mean(place: Place, day: date) -> float:
+def _mean(place: City, day: date) -> float:
     """The mean temperature of this day of the year, warmest three weeks after midsummer."""
     from_midsummer = (day.timetuple().tm_yday - 193) / 365.25 * 2 * math.pi
     season = math.cos(from_midsummer) * (1 if place.latitude >= 0 else -1)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from windlass import ToolError, tool
 from windlass.cli.demo_calculator import NotArithmetic, value_of
-from windlass.cli.demo_places import Place, place_named, weather_of
+from windlass.cli.demo_places import City, place_named, weather_of
 from windlass.settings import state_directory
 
 SHOPPING_LIST = "shopping-list.txt"
@@ -43,7 +43,7 @@ def get_weather(
     }
 
 
-def _today(place: Place | None) -> date:
+def _today(place: City | None) -> date:
     zone = ZoneInfo(place.zone) if place and place.zone else UTC
     return datetime.now(zone).date()
 

@@ -31,7 +31,7 @@ class Portal:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self._loop.set_default_executor(_DaemonThreads())
+        self._loop.set_default_executor(_ThreadPerJob())
         self._calls: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._exiting = False
@@ -163,7 +163,7 @@ class _Outcome(Generic[T]):
         return cast("T", self._value)
 
 
-class _DaemonThreads(ThreadPoolExecutor):
+class _ThreadPerJob(ThreadPoolExecutor):
     """Starts a thread for each job. The usual pool rejects jobs after the main thread has ended,
     and then other threads, which may still call models, could not resolve host names."""
 

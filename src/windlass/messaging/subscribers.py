@@ -18,7 +18,7 @@ _CLIENT = 0
 """The kind of a client's connection; the other kinds are servers."""
 
 
-class _Event(Struct):
+class _TraceEvent(Struct):
     type: str
     kind: int = _CLIENT
     hop: str = ""
@@ -29,7 +29,7 @@ class _Event(Struct):
 class Trace(Struct):
     """What one server reports."""
 
-    events: list[_Event]
+    events: list[_TraceEvent]
 
     @property
     def subscribers(self) -> int:
@@ -42,7 +42,7 @@ class Trace(Struct):
         return sum(1 for event in self._egress if event.hop)
 
     @property
-    def _egress(self) -> list[_Event]:
+    def _egress(self) -> list[_TraceEvent]:
         return [event for event in self.events if event.type == "eg"]
 
 

@@ -177,7 +177,9 @@ def _of_object(hint: Any, origin: Any, args: tuple[Any, ...], values: dict[str, 
     return _made(kind, fields, _given(fields, values))
 
 
-def _given(fields: "Mapping[str, _Field] | None", values: Mapping[str, Any]) -> dict[str, Any]:
+def _given(
+    fields: "Mapping[str, _ObjectField] | None", values: Mapping[str, Any]
+) -> dict[str, Any]:
     """The fields that have a value so far."""
     return {
         field.name: made
@@ -186,7 +188,7 @@ def _given(fields: "Mapping[str, _Field] | None", values: Mapping[str, Any]) -> 
     }
 
 
-class _Field(typing.NamedTuple):
+class _ObjectField(typing.NamedTuple):
     name: str
     hint: Any
     default: Callable[[], Any]
@@ -194,28 +196,28 @@ class _Field(typing.NamedTuple):
 
 
 @functools.lru_cache(256)
-def _fields(kind: Any) -> dict[str, _Field] | None:
+def _fields(kind: Any) -> dict[str, _ObjectField] | None:
     """The fields of a type of objects by their JSON names; None for any other type."""
     if not isinstance(kind, type):
         return None
     kind = cast("type[Any]", kind)
     if issubclass(kind, BaseModel):
         return {
-            field.alias or name: _Field(name, field.annotation, _model_default(field))
+            field.alias or name: _ObjectField(name, field.annotation, _model_default(field))
             for name, field in kind.model_fields.items()
         }
     if is_typeddict(kind):
         hints = typing.get_type_hints(kind, include_extras=True)
-        return {name: _Field(name, hint, _no_value) for name, hint in hints.items()}
+        return {name: _ObjectField(name, hint, _no_value) for name, hint in hints.items()}
     if issubclass(kind, msgspec.Struct):
         return {
-            field.encode_name: _Field(field.name, field.type, _struct_default(field))
+            field.encode_name: _ObjectField(field.name, field.type, _struct_default(field))
             for field in msgspec.structs.fields(kind)
         }
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind, include_extras=True)
         return {
-            field.name: _Field(field.name, hints[field.name], _dataclass_default(field))
+            field.name: _ObjectField(field.name, hints[field.name], _dataclass_default(field))
             for field in dataclasses.fields(kind)
         }
     return None
@@ -247,7 +249,7 @@ def _dataclass_default(field: "dataclasses.Field[Any]") -> Callable[[], Any]:
     return _none if field.default is dataclasses.MISSING else lambda: field.default
 
 
-def _made(kind: type[Any], fields: Mapping[str, _Field], given: dict[str, Any]) -> Any:
+def _made(kind: type[Any], fields: Mapping[str, _ObjectField], given: dict[str, Any]) -> Any:
     values = {
         field.name: value
         for field in fields.values()

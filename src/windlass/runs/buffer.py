@@ -18,7 +18,7 @@ LOOSE = 4_096
 Kind: TypeAlias = tuple[type[RunEvent], int] | None
 
 
-class _Pieces:
+class _PackedDeltas:
     """Packed text deltas with consecutive numbers: of an answer, of a thought, or of a call."""
 
     __slots__ = ("_first", "_index", "_kind", "_lengths", "_text", "_times")
@@ -45,7 +45,7 @@ class _Pieces:
                 yield ThoughtDelta(text, seq=number, time=time)
 
 
-Block: TypeAlias = tuple[RunEvent | _Pieces, ...]
+EventBlock: TypeAlias = tuple[RunEvent | _PackedDeltas, ...]
 
 
 class EventBuffer(Sequence[RunEvent]):
@@ -54,7 +54,7 @@ class EventBuffer(Sequence[RunEvent]):
     __slots__ = ("_blocks", "_loose", "_unpacked")
 
     def __init__(self, events: Iterable[RunEvent] = ()) -> None:
-        self._blocks: list[Block] = []
+        self._blocks: list[EventBlock] = []
         self._loose: list[RunEvent] = []
         self._unpacked: tuple[int, Sequence[RunEvent]] = (-1, ())
         """The block that was unpacked last: readers usually read in order."""
@@ -154,20 +154,20 @@ class _Recorded(Sequence[RunEvent]):
         return self._buffer.between(0, self._length)
 
 
-def _packed(events: Sequence[RunEvent]) -> Block:
-    block: list[RunEvent | _Pieces] = []
+def _packed(events: Sequence[RunEvent]) -> EventBlock:
+    block: list[RunEvent | _PackedDeltas] = []
     for kind, group in groupby(events, key=_kind_of):
         same = list(group)
         if kind is not None and len(same) > 1 and same[-1].seq - same[0].seq == len(same) - 1:
-            block.append(_Pieces(kind, same))
+            block.append(_PackedDeltas(kind, same))
         else:
             block += same
     return tuple(block)
 
 
-def _unpacked(block: Block) -> Iterator[RunEvent]:
+def _unpacked(block: EventBlock) -> Iterator[RunEvent]:
     for each in block:
-        if isinstance(each, _Pieces):
+        if isinstance(each, _PackedDeltas):
             yield from each.events()
         else:
             yield each

@@ -14,8 +14,8 @@ from windlass.testing.script import (
     Interrupt,
     MalformedJson,
     MalformedSse,
-    Pace,
     Refuse,
+    StepDelays,
     Turn,
     unwrap_slow,
 )
@@ -68,7 +68,7 @@ class PlannedResponse(Struct, frozen=True):
     """An HTTP response as a list of writes."""
 
     writes: list[bytes]
-    pace: Pace
+    pace: StepDelays
     status: int = 200
     headers: dict[str, str] = {}
     length: int | None = None
@@ -201,9 +201,9 @@ def _response(
 ) -> PlannedResponse:
     match step:
         case Hang():
-            return PlannedResponse([], Pace([]), end="never")
+            return PlannedResponse([], StepDelays([]), end="never")
         case Disconnect():
-            return PlannedResponse([], Pace([]), end="close")
+            return PlannedResponse([], StepDelays([]), end="close")
         case Turn() if streams:
             return stream_response(writes_of(writer.frames(step), transport))
         case Turn():
@@ -230,7 +230,7 @@ def json_response(
     content_type = {"Content-Type": "application/json; charset=utf-8"}
     return PlannedResponse(
         [body],
-        Pace([]),
+        StepDelays([]),
         status=status,
         headers={**content_type, **(headers or {})},
         length=len(body),
@@ -239,7 +239,7 @@ def json_response(
 
 def stream_response(writes: list[bytes]) -> PlannedResponse:
     headers = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
-    return PlannedResponse(writes, Pace([]), headers=headers)
+    return PlannedResponse(writes, StepDelays([]), headers=headers)
 
 
 def _cut_stream(step: Cut, frames: Frames, transport: Transport) -> PlannedResponse:

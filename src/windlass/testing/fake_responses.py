@@ -99,7 +99,7 @@ class FakeResponses(FakeOpenAI):
         )
 
 
-class _Piece(Struct):
+class _OutputItem(Struct):
     """One output item: as it starts, its pieces as events, its last events, and as it ends."""
 
     begun: dict[str, Any]
@@ -126,7 +126,7 @@ class ResponsesWriter(Struct, frozen=True, kw_only=True):
         return json_bytes(self._ended(self._begun(), turn, [piece.done for piece in pieces]))
 
     def frames(self, turn: Turn) -> Frames:
-        numbers = _Numbers()
+        numbers = _EventNumbers()
         turn = with_ids(turn, _call_id)
         begun = self._begun()
         pieces = [self._piece(part, turn) for part in turn.content]
@@ -166,7 +166,7 @@ class ResponsesWriter(Struct, frozen=True, kw_only=True):
             "status": "failed",
             "error": {"code": code, "message": fields["message"]},
         }
-        numbers = _Numbers()
+        numbers = _EventNumbers()
         events = [
             numbers.event("error", flat),
             numbers.event("response.failed", {"response": failed}),
@@ -209,7 +209,7 @@ class ResponsesWriter(Struct, frozen=True, kw_only=True):
             "usage": _usage(turn.usage),
         }
 
-    def _piece(self, part: AnyPart, turn: Turn) -> _Piece:
+    def _piece(self, part: AnyPart, turn: Turn) -> _OutputItem:
         match part:
             case Text(text=text):
                 return self._message(text, turn)
@@ -223,11 +223,11 @@ class ResponsesWriter(Struct, frozen=True, kw_only=True):
                 return _refusal(text, turn)
             case Opaque(provider="responses", data=data):
                 item = {"id": f"item_{openai_token(24)}", "status": "completed", **data}
-                return _Piece(item, [], [], [], item)
+                return _OutputItem(item, [], [], [], item)
             case _:
                 raise ValueError(f"a response of the Responses API cannot contain {part!r}")
 
-    def _message(self, text: str, turn: Turn) -> _Piece:
+    def _message(self, text: str, turn: Turn) -> _OutputItem:
         at = {"content_index": 0}
         kind = "response.output_text"
         tokens = split(text, turn.pieces)
@@ -235,7 +235,7 @@ class ResponsesWriter(Struct, frozen=True, kw_only=True):
         whole["logprobs"] = self._logprobs(tokens)
         empty: dict[str, Any] = {**whole, "text": "", "logprobs": []}
         item = {"id": f"msg_{openai_token(48)}", "type": "message", "role": "assistant"}
-        return _Piece(
+        return _OutputItem(
             {**item, "status": "in_progress", "content": []},
             [{"type": "response.content_part.added", **at, "part": empty}],
             [
@@ -263,7 +263,7 @@ class ResponsesWriter(Struct, frozen=True, kw_only=True):
             for token in tokens
         ]
 
-    def _reasoning(self, text: str, turn: Turn) -> _Piece:
+    def _reasoning(self, text: str, turn: Turn) -> _OutputItem:
         at = {"summary_index": 0}
         kind = "response.reasoning_summary"
         part = {"type": "summary_text", "text": text}
@@ -271,7 +271,7 @@ class ResponsesWriter(Struct, frozen=True, kw_only=True):
         mark = hashlib.sha256(f"{len(self.conversation)} {text}".encode()).hexdigest()
         secret = {"encrypted_content": f"gAAAAA{mark}"} if self.encrypted else {}
         item: dict[str, Any] = {"id": f"rs_{mark[:48]}", "type": "reasoning"}
-        return _Piece(
+        return _OutputItem(
             {**item, **secret, "summary": []},
             [{"type": f"{kind}_part.added", **at, "part": {"type": "summary_text", "text": ""}}],
             [
@@ -286,12 +286,12 @@ class ResponsesWriter(Struct, frozen=True, kw_only=True):
         )
 
 
-def _refusal(text: str, turn: Turn) -> _Piece:
+def _refusal(text: str, turn: Turn) -> _OutputItem:
     at = {"content_index": 0}
     whole = {"type": "refusal", "refusal": text}
     item = {"id": f"msg_{openai_token(48)}", "type": "message", "role": "assistant"}
     empty = {"type": "refusal", "refusal": ""}
-    return _Piece(
+    return _OutputItem(
         {**item, "status": "in_progress", "content": []},
         [{"type": "response.content_part.added", **at, "part": empty}],
         [
@@ -306,11 +306,11 @@ def _refusal(text: str, turn: Turn) -> _Piece:
     )
 
 
-def _function_call(made: FunctionCall, turn: Turn) -> _Piece:
+def _function_call(made: FunctionCall, turn: Turn) -> _OutputItem:
     kind = "response.function_call_arguments"
     item = {"id": f"fc_{openai_token(48)}", "type": "function_call"}
     item |= {"call_id": made.id, "name": made.name}
-    return _Piece(
+    return _OutputItem(
         {**item, "status": "in_progress", "arguments": ""},
         [],
         [
@@ -322,13 +322,13 @@ def _function_call(made: FunctionCall, turn: Turn) -> _Piece:
     )
 
 
-def _custom_call(made: FunctionCall, turn: Turn) -> _Piece:
+def _custom_call(made: FunctionCall, turn: Turn) -> _OutputItem:
     kind = "response.custom_tool_call_input"
     arguments = made.arguments
     text = arguments if isinstance(arguments, str) else str(arguments.get("input", ""))
     item = {"id": f"ctc_{openai_token(48)}", "type": "custom_tool_call"}
     item |= {"call_id": made.id, "name": made.name}
-    return _Piece(
+    return _OutputItem(
         {**item, "status": "in_progress", "input": ""},
         [],
         [{"type": f"{kind}.delta", "delta": each} for each in split(text, turn.pieces)],
@@ -341,7 +341,7 @@ def _status(turn: Turn) -> str:
     return "completed" if turn.finish_word in ("stop", "tool_calls") else "incomplete"
 
 
-class _Numbers:
+class _EventNumbers:
     """Numbers the events of one stream."""
 
     def __init__(self) -> None:

@@ -368,7 +368,7 @@ def events_of(turn: Turn, pieces: Pieces | None = None) -> Iterator[ModelEvent]:
                 yield PartReceived(part)
 
 
-class Pace:
+class StepDelays:
     """The delays of one step, in the order of its pieces."""
 
     def __init__(self, waits: list[Slow]) -> None:
@@ -385,13 +385,13 @@ class Pace:
             await _wait_for(self._waits.pop(0))
 
 
-def unwrap_slow(step: Turn | Fault) -> tuple[Turn | Fault, Pace]:
+def unwrap_slow(step: Turn | Fault) -> tuple[Turn | Fault, StepDelays]:
     """The step without its `Slow` wrappers, and their delays."""
     waits: list[Slow] = []
     while isinstance(step, Slow):
         waits.append(step)
         step = step.step
-    return step, Pace(waits)
+    return step, StepDelays(waits)
 
 
 async def _wait_for(wait: Slow) -> None:

@@ -20,9 +20,9 @@ from windlass.testing.script import (
     Interrupt,
     MalformedJson,
     MalformedSse,
-    Pace,
     Refuse,
     Script,
+    StepDelays,
     Stepper,
     Turn,
     events_of,
@@ -98,7 +98,9 @@ def _playback(step: Turn | Fault) -> _Playback | None:
             return None
 
 
-async def _played_events(playback: _Playback, pace: Pace, live: bool) -> AsyncGenerator[ModelEvent]:
+async def _played_events(
+    playback: _Playback, pace: StepDelays, live: bool
+) -> AsyncGenerator[ModelEvent]:
     turn, error = playback.turn, playback.error
     number = 0
     ended: list[ModelEvent] = []

@@ -351,7 +351,7 @@ def _read(function: AnyCallable, scope: Mapping[str, Any]) -> Signature:
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name}: cannot read the signature ({error})") from error
     bound: Mapping[str, Any] = getattr(function, "keywords", {}) if _is_partial(function) else {}
-    reader = _Reader(name, underlying(function), scope)
+    reader = _SignatureReader(name, underlying(function), scope)
     for parameter in parameters.values():
         if parameter.name in bound:
             reader.hidden.add(parameter.name)
@@ -360,7 +360,7 @@ def _read(function: AnyCallable, scope: Mapping[str, Any]) -> Signature:
     return reader.signature(function)
 
 
-class _Reader:
+class _SignatureReader:
     """Reads the parameters of one callable."""
 
     def __init__(self, name: str, function: AnyCallable, scope: Mapping[str, Any]) -> None:

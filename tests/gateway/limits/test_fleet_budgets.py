@@ -87,6 +87,7 @@ async def resumed(app: App, run_id: str) -> GatewayRun:
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize("limit", [301, 650])
 async def test_a_killed_gateway_neither_loses_nor_repeats_what_its_runs_spent(
     place: str, limit: int

@@ -10,20 +10,20 @@ from tests.support.serving import config_of
 
 from windlass.gateway import create_app
 from windlass.gateway.config import ModelConfig
-from windlass.gateway.observe.batches import DELAY, Batch
+from windlass.gateway.observe.batches import DELAY, Batcher
 from windlass.testing import ScriptedModel
 
 
 def test_without_an_event_loop_an_item_is_handled_at_once() -> None:
     handled: list[int] = []
-    batch = Batch(handled.append)
+    batch = Batcher(handled.append)
     batch.add(1)
     assert handled == [1]
 
 
 async def test_items_are_handled_in_order_a_moment_after_the_first() -> None:
     handled: list[int] = []
-    batch = Batch(handled.append)
+    batch = Batcher(handled.append)
     batch.add(1)
     batch.add(2)
     assert not handled
@@ -45,7 +45,7 @@ async def passed(handled: list[int], count: int) -> None:
 
 async def test_threads_that_flush_at_once_handle_each_item_once() -> None:
     handled: list[int] = []
-    batch = Batch(handled.append)
+    batch = Batcher(handled.append)
     for number in range(10_000):
         batch.add(number)
     threads = [threading.Thread(target=batch.flush) for _ in range(4)]

@@ -123,6 +123,7 @@ async def test_a_reader_from_another_gateway_receives_nothing_twice(
     assert told == list(range(last + 1, len(whole) + 1))
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_runs_of_an_exited_gateway_are_resumed_by_another(open_gateway: Open) -> None:
     begun = asyncio.Event()
     ran: list[str] = []
@@ -150,6 +151,7 @@ async def test_runs_of_an_exited_gateway_are_resumed_by_another(open_gateway: Op
     assert sum(isinstance(event, ToolRunEnded) for event in events) == 2
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_only_one_of_many_takes_a_run_over(open_gateway: Open) -> None:
     begun = asyncio.Event()
 
@@ -233,6 +235,7 @@ async def test_a_stop_at_a_gateway_that_shuts_down_asks_its_client_to_retry(
     assert len(await log_of(one)._streams.orders.all()) == 1
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_a_run_that_cannot_be_resumed_delays_no_other(
     open_gateway: Open, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -60,6 +60,7 @@ async def claimed(log: JetStreamLog) -> list[str]:
     return [record.id for record in await log.claim()]
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_a_run_of_an_exited_process_is_claimed_once(open_log: Open) -> None:
     one, *others = [open_log() for _ in range(4)]
     await kept(begin(one), STARTED, TEXT)
@@ -86,6 +87,7 @@ async def test_a_process_that_ends_in_order_leaves_its_runs_at_once(open_log: Op
     assert await claimed(other) == ["run_1"]
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_a_run_that_was_never_begun_holds_up_no_other_and_is_forgotten_after_a_while(
     open_log: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +110,7 @@ async def test_a_run_that_was_never_begun_holds_up_no_other_and_is_forgotten_aft
     assert list(await other._streams.records.all()) == ["run_c"]
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_a_run_that_is_ours_and_does_not_go_is_claimed_again(open_log: Open) -> None:
     """The answer to the first claim was lost, or what came after it failed."""
     one, other = open_log(), open_log()
@@ -205,6 +208,7 @@ async def test_a_run_whose_server_was_away_for_too_long_is_resumed(
     assert [event.seq for event in await log.read("run_1")] in ([1, 2, 3], [1, 2, 3, 4])
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_an_unread_order_waits_for_the_process_that_resumes_the_run(
     open_log: Open,
 ) -> None:

@@ -178,7 +178,7 @@ class Caller:
         subject = subjects.to_worker(self._session, self._worker, verb)
         await self._wire.publish(subject, data, f"{self._inbox}.{number}")
 
-    async def next(self) -> tuple[int, frames.Reply]:
+    async def next(self) -> tuple[int, frames.CallReply]:
         message = await self._replies.get()
         return int(message.subject.rsplit(".", 1)[1]), frames.decode(message.data, REPLY)
 
@@ -194,7 +194,7 @@ def count(key: str, **more: Any) -> Call:
     return Call(key=key, name="count", arguments="{}", **more)
 
 
-def value(reply: tuple[int, frames.Reply]) -> Any:
+def value(reply: tuple[int, frames.CallReply]) -> Any:
     assert isinstance(reply[1], Result), reply
     return reply[1].response.output
 

@@ -12,6 +12,7 @@ from windlass import ToolContext, ToolError, tool
 from windlass.content import FunctionResponse
 from windlass.messaging.connection import Connection, connect
 from windlass.messaging.embedded import NatsServer
+from windlass.toolsets.remote import presence
 from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.frames import (
     REPLY,
@@ -47,8 +48,9 @@ async def test_a_worker_held_to_its_session_serves_that_session(
 
 
 async def test_it_cannot_register_for_another_session(
-    guarded_server: NatsServer, bridge_of: MakeBridge
+    guarded_server: NatsServer, bridge_of: MakeBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(presence, "SILENT_SECONDS", 1.0)
     bridge = bridge_of(address(guarded_server, "gateway"))
     await bridge.start()
     refused: list[str] = []
@@ -271,8 +273,9 @@ async def test_two_workers_that_differ_on_a_tool_do_not_both_get_its_calls(
 
 
 async def test_a_tool_that_no_worker_has_any_more_is_a_tool_error(
-    nats: str, session: str, bridge_of: MakeBridge
+    nats: str, session: str, bridge_of: MakeBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(presence, "NO_WORKER_SECONDS", 0.25)
     bridge = bridge_of()
     spec = await weather_of_the_gone(bridge, nats, session)
     with pytest.raises(ToolError, match="no worker of the session"):

@@ -28,10 +28,10 @@ from windlass.gateway.config.environment import (
     server_overrides,
 )
 from windlass.gateway.config.problems import (
+    ConfigPath,
     ConfigProblem,
     ConfigProblems,
     LineNumbers,
-    Place,
     nearest,
     raise_errors,
 )
@@ -266,7 +266,7 @@ def _is_used(server: McpConfig, config: GatewayConfig) -> bool:
     return any(name.startswith(f"{server.name}{SEPARATOR}") for _, name in _tool_names(config))
 
 
-def _tool_names(config: GatewayConfig) -> Iterator[tuple[Place, str]]:
+def _tool_names(config: GatewayConfig) -> Iterator[tuple[ConfigPath, str]]:
     """Each name of a tool in the file, and its place."""
     for model in config.models.values():
         for position, name in enumerate(model.tools):

@@ -7,7 +7,7 @@ from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import target_problem
-from windlass.gateway.config.problems import ConfigProblems, Place, Severity
+from windlass.gateway.config.problems import ConfigPath, ConfigProblems, Severity
 from windlass.gateway.config.tables import read_fields
 from windlass.gateway.config.values import ModelConfig, ServerConfig
 from windlass.settings import function_calling_settings
@@ -78,7 +78,7 @@ def _fields(
 ) -> dict[str, Any]:
     """The valid fields; a problem names the variable or the option of its value."""
 
-    def report(place: Place, message: str, severity: Severity = "error", /) -> None:
+    def report(place: ConfigPath, message: str, severity: Severity = "error", /) -> None:
         problems.add_outside(sources[str(place[0])], message, severity)
 
     return read_fields(ServerConfig, values, report)

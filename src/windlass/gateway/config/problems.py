@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from windlass.errors import ConfigError
 
-Place: TypeAlias = tuple[str | int, ...]
+ConfigPath: TypeAlias = tuple[str | int, ...]
 """The path of a value in the file: names of tables and settings, positions in lists."""
 
 Severity = Literal["error", "warning"]
@@ -45,7 +45,7 @@ def raise_errors(problems: Iterable[ConfigProblem]) -> None:
 class ConfigProblems:
     """Collects problems."""
 
-    def __init__(self, file: str | None, line_of: Callable[[Place], int | None]) -> None:
+    def __init__(self, file: str | None, line_of: Callable[[ConfigPath], int | None]) -> None:
         self._file, self._line_of = file, line_of
         self._found: list[ConfigProblem] = []
 
@@ -54,7 +54,7 @@ class ConfigProblems:
         """The problems of the file by line, then the others."""
         return sorted(self._found, key=lambda found: (found.file is None, found.line or 0))
 
-    def add(self, place: Place, message: str, severity: Severity = "error") -> None:
+    def add(self, place: ConfigPath, message: str, severity: Severity = "error") -> None:
         """Adds a problem at a place in the file."""
         line = self._line_of(place)
         self._found.append(ConfigProblem(toml_path(place), message, severity, line, self._file))
@@ -64,7 +64,7 @@ class ConfigProblems:
         self._found.append(ConfigProblem(place, message, severity))
 
 
-def toml_path(place: Place) -> str:
+def toml_path(place: ConfigPath) -> str:
     """A place in TOML notation: `models."gpt 5".target`, `keys[0].hash`."""
     text = ""
     for step in place:
@@ -97,9 +97,9 @@ class LineNumbers:
     """The line numbers of a text that is valid TOML."""
 
     def __init__(self, text: str) -> None:
-        self._first: dict[Place, int] = {}
-        self._counts: dict[Place, int] = {}  # tables of each [[list]]
-        table: Place = ()
+        self._first: dict[ConfigPath, int] = {}
+        self._counts: dict[ConfigPath, int] = {}  # tables of each [[list]]
+        table: ConfigPath = ()
         for line, statement, is_header in _statements(text):
             if is_header:
                 table = self._table(statement)
@@ -108,20 +108,20 @@ class LineNumbers:
                 for place in _places(statement):
                     self._note((*table, *place), line)
 
-    def of(self, place: Place) -> int | None:
+    def of(self, place: ConfigPath) -> int | None:
         """The line of the value, or of the innermost table or list around it."""
         for end in range(len(place), 0, -1):
             if (line := self._first.get(place[:end])) is not None:
                 return line
         return None
 
-    def _note(self, place: Place, line: int) -> None:
+    def _note(self, place: ConfigPath, line: int) -> None:
         for end in range(1, len(place) + 1):
             self._first.setdefault(place[:end], line)
 
-    def _table(self, header: dict[str, Any]) -> Place:
+    def _table(self, header: dict[str, Any]) -> ConfigPath:
         """The place of a header; each `[[list]]` header is the next table of its list."""
-        place: Place = ()
+        place: ConfigPath = ()
         value: Any = header
         while isinstance(value, dict) and value:
             name, value = next(iter(cast("dict[str, Any]", value).items()))
@@ -151,7 +151,7 @@ def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
         start = end
 
 
-def _places(value: Any, outer: Place = ()) -> Iterator[Place]:
+def _places(value: Any, outer: ConfigPath = ()) -> Iterator[ConfigPath]:
     if outer:
         yield outer
     if isinstance(value, dict):

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.gateway.config.checks import variable_problem
-from windlass.gateway.config.problems import ConfigProblems, Place, Severity, nearest
+from windlass.gateway.config.problems import ConfigPath, ConfigProblems, Severity, nearest
 from windlass.gateway.config.tables import Report, kind_name, read_fields, report_unknown
 from windlass.gateway.config.values import ConfigFile, KeyConfig, McpConfig, ModelConfig, RunsConfig
 
@@ -63,14 +63,14 @@ class FileReader:
         return named
 
     def _table(
-        self, kind: type[S], value: object, place: Place, form: str, **given: Any
+        self, kind: type[S], value: object, place: ConfigPath, form: str, **given: Any
     ) -> S | None:
         """The struct of a table; None if it is no table, or a required setting is missing."""
         table = self._as_table(value, place, form)
         if table is None:
             return None
 
-        def report(inner: Place, message: str, severity: Severity = "error", /) -> None:
+        def report(inner: ConfigPath, message: str, severity: Severity = "error", /) -> None:
             self._problems.add((*place, *inner), message, severity)
 
         fields = read_fields(kind, table, report, **given)
@@ -79,7 +79,7 @@ class FileReader:
         required = (field.name for field in msgspec.structs.fields(kind) if field.required)
         return kind(**fields) if all(name in fields for name in required) else None
 
-    def _as_table(self, value: object, place: Place, form: str) -> dict[str, Any] | None:
+    def _as_table(self, value: object, place: ConfigPath, form: str) -> dict[str, Any] | None:
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
         self._problems.add(place, f"must be a table {form}, not {kind_name(value)}")

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from windlass.errors import ConfigError
-from windlass.gateway.config.problems import Place, Severity, nearest
+from windlass.gateway.config.problems import ConfigPath, Severity, nearest
 from windlass.gateway.config.values import SECRET, Parse, Rule
 
 _KIND_NAMES: dict[type, str] = {
@@ -27,7 +27,9 @@ _KIND_NAMES: dict[type, str] = {
 class Report(Protocol):
     """Receives a problem and its place within a table."""
 
-    def __call__(self, place: Place, message: str, severity: Severity = "error", /) -> None: ...
+    def __call__(
+        self, place: ConfigPath, message: str, severity: Severity = "error", /
+    ) -> None: ...
 
 
 def read_fields(
@@ -99,7 +101,7 @@ def _converted(value: Any, kind: Any) -> Any:
         raise ConfigError(f"must be {description(kind)}, not {shown}") from None
 
 
-def _broken_rules(value: Any, notes: tuple[Any, ...]) -> Iterator[tuple[Place, str]]:
+def _broken_rules(value: Any, notes: tuple[Any, ...]) -> Iterator[tuple[ConfigPath, str]]:
     for rule in notes:
         if isinstance(rule, Rule):
             for place, inner in _entries(value) if rule.each else [((), value)]:
@@ -107,7 +109,7 @@ def _broken_rules(value: Any, notes: tuple[Any, ...]) -> Iterator[tuple[Place, s
                     yield place, message
 
 
-def _entries(value: Any) -> list[tuple[Place, Any]]:
+def _entries(value: Any) -> list[tuple[ConfigPath, Any]]:
     """The items of a list, or the names with the values of a table."""
     if isinstance(value, dict):
         return [((entry[0],), entry) for entry in cast("dict[str, Any]", value).items()]

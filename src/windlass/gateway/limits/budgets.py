@@ -186,7 +186,7 @@ def _read(data: bytes) -> Spending:
         return Spending()
 
 
-class _Entry:
+class _KeySpending:
     """The spending of one key as this gateway knows it."""
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class KeyBudgets:
     ) -> None:
         """`refused` is called with the reason of each refusal."""
         self._store, self._refused, self._clock = store, refused, clock
-        self._entries: defaultdict[str, _Entry] = defaultdict(_Entry)
+        self._entries: defaultdict[str, _KeySpending] = defaultdict(_KeySpending)
         self._failing = False
         self._saving: set[asyncio.Task[None]] = set()
 
@@ -298,7 +298,7 @@ class KeyBudgets:
                 self._failing = False
                 log.info("Budgets of keys are stored again")
 
-    def _counted(self, entry: _Entry) -> Spending:
+    def _counted(self, entry: _KeySpending) -> Spending:
         spending = entry.known.on(self._now())
         for each in entry.unsaved:
             spending = spending.add(*each)

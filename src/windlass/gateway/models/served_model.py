@@ -336,7 +336,7 @@ def check_parts(parts: Sequence[PartPlace], provider: str, model: str) -> None:
             raise InvalidRequest(f"{part.place}: {reason}", part.place, "unsupported_content")
 
 
-_Reader: TypeAlias = Callable[[bytes, RequestLimits], Sequence[Tool]]
+_ToolsReader: TypeAlias = Callable[[bytes, RequestLimits], Sequence[Tool]]
 
 
 class ToolOffers:
@@ -344,7 +344,7 @@ class ToolOffers:
 
     def __init__(self, own: Mapping[str, Tool], limits: RequestLimits) -> None:
         self._own, self._limits = own, limits
-        self._cache: dict[tuple[bytes, _Reader, tuple[Tool, ...]], Offer] = {}
+        self._cache: dict[tuple[bytes, _ToolsReader, tuple[Tool, ...]], Offer] = {}
 
     def of(self, tools: ClientTools, remote: tuple[Tool, ...] = ()) -> Offer:
         """Combines the gateway's own tools, `remote` ones (of MCP servers and workers) and `tools`.

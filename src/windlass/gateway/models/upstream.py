@@ -36,10 +36,10 @@ class Upstream(ModelWrapper):
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        return _Turn(self._model.stream(request), self._served_name)
+        return _TurnContext(self._model.stream(request), self._served_name)
 
 
-class _Turn:
+class _TurnContext:
     """Wraps the turn's context manager, not its stream: this costs nothing per event."""
 
     __slots__ = ("_name", "_turn")

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.errors import ConfigError
-from windlass.gateway.observe.batches import Batch
+from windlass.gateway.observe.batches import Batcher
 from windlass.gateway.observe.privacy import STANDARD_FIELDS, redact
 
 __all__ = ["AccessLog", "AccessRecord", "JsonFormatter", "TextFormatter", "configure_logging"]
@@ -65,7 +65,7 @@ class AccessLog:
 
     def __init__(self) -> None:
         self._log = logging.getLogger(ACCESS)
-        self._batch = Batch(self._write)
+        self._batch = Batcher(self._write)
 
     def line(self, record: AccessRecord) -> None:
         if self._log.isEnabledFor(logging.INFO):

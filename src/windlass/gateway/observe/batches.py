@@ -11,7 +11,7 @@ DELAY = 0.05
 """Seconds from the first item of a batch until it is handled."""
 
 
-class Batch(Generic[T]):
+class Batcher(Generic[T]):
     """Collects items, and handles them one after another a moment after the first.
 
     This costs about half as much CPU as to handle each between other work, which replaces code and

@@ -28,7 +28,7 @@ from windlass.events import (
     ToolRunEnded,
     TurnEnded,
 )
-from windlass.gateway.observe.batches import Batch
+from windlass.gateway.observe.batches import Batcher
 
 OTHER = "other"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -55,7 +55,7 @@ class Metrics:
 
     def __init__(self, *, models: Iterable[str] = (), tools: Iterable[str] = ()) -> None:
         self._instruments = _Instruments()
-        self._counts = Batch(_apply)
+        self._counts = Batcher(_apply)
         self._models = {name: _ModelSeries(self._instruments, name) for name in (*models, OTHER)}
         self._tools: dict[str, _ToolSeries] = {}
         self.add_tools((OTHER, *tools))

@@ -23,7 +23,7 @@ from windlass.gateway.processes.messages import (
 )
 
 
-class _Pool:
+class _SlotPool:
     """The slots of one name."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class SharedLimits:
         self, send: Callable[[int, FromSupervisor], None], clock: Callable[[], float]
     ) -> None:
         self._send, self._clock = send, clock
-        self._pools: dict[str, _Pool] = {}
+        self._pools: dict[str, _SlotPool] = {}
         self._buckets: dict[str, TokenBucket] = {}
 
     def handle(self, process: int, message: LimitMessage) -> None:
@@ -57,17 +57,17 @@ class SharedLimits:
                 self._send(process, RequestAnswer(message.id, self._spend(message)))
                 return
             case Acquire():
-                pool = self._pools.setdefault(message.name, _Pool())
+                pool = self._pools.setdefault(message.name, _SlotPool())
                 pool.limit = message.limit
                 pool.waiting.append((process, message))
             case Withdraw():
-                pool = self._pools.setdefault(message.name, _Pool())
+                pool = self._pools.setdefault(message.name, _SlotPool())
                 self._withdraw(pool, process, message.id)
             case Force():
-                pool = self._pools.setdefault(message.name, _Pool())
+                pool = self._pools.setdefault(message.name, _SlotPool())
                 pool.held[process] += 1
             case Return():
-                pool = self._pools.setdefault(message.name, _Pool())
+                pool = self._pools.setdefault(message.name, _SlotPool())
                 pool.held[process] -= message.count
                 if message.recalled:
                     pool.asked.discard(process)
@@ -82,7 +82,7 @@ class SharedLimits:
             pool.waiting = deque(each for each in pool.waiting if each[0] != process)
             self._settle(name, pool)
 
-    def _withdraw(self, pool: _Pool, process: int, number: int) -> None:
+    def _withdraw(self, pool: _SlotPool, process: int, number: int) -> None:
         """Every request gets one answer: this one, unless it was granted already."""
         for each in pool.waiting:
             if (each[0], each[1].id) == (process, number):
@@ -96,7 +96,7 @@ class SharedLimits:
         self._buckets[message.name], spent, seconds = bucket.spend(1, message.per_minute, now)
         return 0.0 if spent else seconds
 
-    def _settle(self, name: str, pool: _Pool) -> None:
+    def _settle(self, name: str, pool: _SlotPool) -> None:
         """Grants what is free, recalls unused slots, and refuses what may not wait."""
         while pool.waiting and pool.free > 0:
             process, request = pool.waiting.popleft()
@@ -111,14 +111,14 @@ class SharedLimits:
                 self._send(process, Relax(name))
             pool.recalled.clear()
 
-    def _recall(self, name: str, pool: _Pool) -> None:
+    def _recall(self, name: str, pool: _SlotPool) -> None:
         holders = {process for process, count in pool.held.items() if count > 0}
         for process in holders - pool.recalled:
             pool.recalled.add(process)
             pool.asked.add(process)
             self._send(process, Recall(name))
 
-    def _refuse(self, pool: _Pool) -> None:
+    def _refuse(self, pool: _SlotPool) -> None:
         kept: deque[tuple[int, Acquire]] = deque()
         for process, request in pool.waiting:
             if len(kept) < request.max_waiting:

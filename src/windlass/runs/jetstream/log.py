@@ -23,7 +23,7 @@ from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.jetstream.follower import stream_follower
 from windlass.runs.jetstream.leases import ProcessLeases
 from windlass.runs.jetstream.orders import Orders
-from windlass.runs.jetstream.streams import Append, Entry, Last, Streams
+from windlass.runs.jetstream.streams import Append, BucketEntry, Last, Streams
 from windlass.runs.persisted_log import Batch, Damaged, NotWritable, OwnRuns, StoredLog, TakenOver
 from windlass.runs.protocol import LogHealth
 from windlass.runs.records import (
@@ -58,7 +58,7 @@ UNOWNED = b""
 _events: msgspec.json.Decoder[list[RunEvent]] = msgspec.json.Decoder(list[RunEvent])
 _records = msgspec.json.Decoder(RunRecord)
 
-Place: TypeAlias = tuple[int, float, str]
+RunPlace: TypeAlias = tuple[int, float, str]
 """The place of a run in the order of starts, and its id."""
 Write: TypeAlias = Callable[[Batch, Append], Awaitable[int]]
 """Writes a batch and returns the number of its message."""
@@ -71,7 +71,7 @@ class KnownRuns:
         self._records: dict[str, RunRecord] = {}
         self._revisions: dict[str, int] = {}
         self._by_chat: dict[str, set[str]] = {}
-        self._by_owner: dict[str, list[Place]] = {}
+        self._by_owner: dict[str, list[RunPlace]] = {}
         """The runs of each owner, oldest first."""
         self._open: set[str] = set()
 
@@ -119,7 +119,7 @@ class KnownRuns:
         known = map(self._records.get, (run_id for _, _, run_id in reversed(places[:end])))
         return filter(None, known)
 
-    def _places(self, owner: str | None, chat: str | None) -> Sequence[Place]:
+    def _places(self, owner: str | None, chat: str | None) -> Sequence[RunPlace]:
         if chat:
             return sorted(_place(self._records[run_id]) for run_id in self._by_chat.get(chat, ()))
         if owner is None:
@@ -127,7 +127,7 @@ class KnownRuns:
         return self._by_owner.get(owner, ())
 
 
-def _place(record: RunRecord) -> Place:
+def _place(record: RunRecord) -> RunPlace:
     return (*start_order(record), record.id)
 
 
@@ -194,7 +194,7 @@ class JetStreamLog:
         """When each open run without any event was first seen."""
         self._logged: set[str] = set()
         self._known = KnownRuns()
-        self._unread: dict[str, Entry | None] = {}
+        self._unread: dict[str, BucketEntry | None] = {}
         """Changed records (None: deleted) that have not been read yet."""
         self._damaged: dict[str, float] = {}
         """When to read each unreadable record again. Its run may be being deleted."""
@@ -455,7 +455,7 @@ class JetStreamLog:
                     await asyncio.sleep(0)
                 await self._read_record(run_id, self._unread[run_id])
 
-    async def _read_record(self, run_id: str, entry: Entry | None) -> None:
+    async def _read_record(self, run_id: str, entry: BucketEntry | None) -> None:
         if entry is None or entry.revision != self._known.revision(run_id):
             self._known.drop(run_id)
         if entry is not None and self._known.revision(run_id) is None:
@@ -473,7 +473,7 @@ class JetStreamLog:
         entry = await self._streams.records.get(run_id)
         return entry and await self._unpacked_record(run_id, entry)
 
-    async def _unpacked_record(self, run_id: str, entry: Entry) -> RunRecord:
+    async def _unpacked_record(self, run_id: str, entry: BucketEntry) -> RunRecord:
         return _records.decode(await self._streams.unpacked(run_id, entry.value))
 
     async def _store_record(self, record: RunRecord) -> None:

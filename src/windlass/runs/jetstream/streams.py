@@ -115,7 +115,7 @@ class StreamAccess(Protocol):
     async def all_messages(self, stream: str, subject: str, begin: int) -> list[StoredMessage]: ...
 
 
-class Entry(NamedTuple):
+class BucketEntry(NamedTuple):
     value: bytes
     revision: int
 
@@ -127,7 +127,7 @@ class Bucket:
         self, access: StreamAccess, name: str, replicas: int, ttl: float | None = None
     ) -> None:
         self._access = access
-        self._known: dict[str, Entry] = {}
+        self._known: dict[str, BucketEntry] = {}
         self._newest = 0
         self._changed: set[str] | None = None
         """Keys that changed since the last call of `changes`; None if it was never called."""
@@ -156,15 +156,15 @@ class Bucket:
     def key_in(self, subject: str) -> str:
         return subject.removeprefix(self._prefix)
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> BucketEntry | None:
         """Reads from the leader, which has all earlier writes."""
 
-        async def attempt(js: JetStreamContext) -> Entry | None:
+        async def attempt(js: JetStreamContext) -> BucketEntry | None:
             try:
                 found = await js.get_last_msg(self._name, self._prefix + key)
             except NotFoundError:
                 return None
-            return Entry(found.data or b"", found.seq or 0)
+            return BucketEntry(found.data or b"", found.seq or 0)
 
         return await self._access.with_retries(attempt)
 
@@ -197,13 +197,13 @@ class Bucket:
         if self._known.pop(key, None) is not None and self._changed is not None:
             self._changed.add(key)
 
-    async def all(self) -> dict[str, Entry]:
+    async def all(self) -> dict[str, BucketEntry]:
         """Returns all entries by key. Reads only what changed since the last call."""
         async with self._reading:
             await self._read_changes()
             return dict(self._known)
 
-    async def changes(self) -> dict[str, Entry | None]:
+    async def changes(self) -> dict[str, BucketEntry | None]:
         """Returns the entries that changed since the last call (None: removed); at first, all."""
         async with self._reading:
             await self._read_changes()
@@ -230,7 +230,7 @@ class Bucket:
         for _ in range(MAX_CATCH_UPS):
             found = await self._access.all_messages(self._name, self.subject, self._newest + 1)
             for each in found:
-                key, entry = self.key_in(each.subject), Entry(each.data, each.number)
+                key, entry = self.key_in(each.subject), BucketEntry(each.data, each.number)
                 self._known[key] = entry
                 if self._changed is not None:
                     self._changed.add(key)

@@ -78,9 +78,9 @@ class WriterCall(Struct):
     """Whether it may use the reserve of a full disk."""
 
 
-Job: TypeAlias = Batch | WriterCall | None
+WriterJob: TypeAlias = Batch | WriterCall | None
 """None is the last job."""
-Outcome: TypeAlias = tuple[Batch, StorageError | None]
+BatchOutcome: TypeAlias = tuple[Batch, StorageError | None]
 
 
 class Writer:
@@ -101,7 +101,7 @@ class Writer:
         self._path = path
         self._synchronous: Synchronous = synchronous
         self._connection = ThreadConnection(path)
-        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[WriterJob] = queue.SimpleQueue()
         self._over: Future[None] | None = None
         """Done when the thread ends; None without a thread."""
         self._closing: Future[None] | None = None
@@ -141,7 +141,7 @@ class Writer:
         jobs.put(None)
         return over
 
-    def _give(self, job: Job) -> None:
+    def _give(self, job: WriterJob) -> None:
         with self._mutex:
             self._jobs.put(job)
             if self._over is None:
@@ -156,7 +156,7 @@ class Writer:
 
     def _work(
         self,
-        waiting: "queue.SimpleQueue[Job]",
+        waiting: "queue.SimpleQueue[WriterJob]",
         end: "Future[None]",
         before: "Future[None] | None",
     ) -> None:
@@ -179,7 +179,7 @@ class Writer:
         finally:
             end.set_result(None)
 
-    def _work_on(self, jobs: Sequence[Job]) -> None:
+    def _work_on(self, jobs: Sequence[WriterJob]) -> None:
         self._broken = False
         try:
             connection = self._connection.get(self._open)
@@ -216,7 +216,7 @@ class Writer:
         self.reserve.fill()
         return connection
 
-    def _do(self, connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+    def _do(self, connection: sqlite3.Connection, jobs: Sequence[WriterJob]) -> None:
         batches: list[Batch] = []
         for job in jobs:
             if isinstance(job, Batch):
@@ -324,16 +324,16 @@ def _valid_utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _refuse(jobs: Sequence[Job], error: StorageError) -> None:
+def _refuse(jobs: Sequence[WriterJob], error: StorageError) -> None:
     _report([(job, error) for job in jobs if isinstance(job, Batch)])
     for job in jobs:
         if isinstance(job, WriterCall) and job.future.set_running_or_notify_cancel():
             job.future.set_exception(error)
 
 
-def _report(outcomes: Sequence[Outcome]) -> None:
+def _report(outcomes: Sequence[BatchOutcome]) -> None:
     """Reports outcomes to the runs. Wakes each event loop only once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[BatchOutcome]] = {}
     for outcome in outcomes:
         by_loop.setdefault(outcome[0].loop, []).append(outcome)
     for loop, in_loop in by_loop.items():
@@ -342,7 +342,7 @@ def _report(outcomes: Sequence[Outcome]) -> None:
             loop.call_soon_threadsafe(_call_back, loop, in_loop)
 
 
-def _call_back(loop: asyncio.AbstractEventLoop, outcomes: Sequence[Outcome]) -> None:
+def _call_back(loop: asyncio.AbstractEventLoop, outcomes: Sequence[BatchOutcome]) -> None:
     """Reports all outcomes in one call, so that those of a later commit cannot come before."""
     for batch, failure in outcomes:
         try:

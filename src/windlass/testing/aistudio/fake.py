@@ -20,7 +20,7 @@ from windlass.testing.exchange import (
     json_bytes,
 )
 from windlass.testing.gate import Gate, Latch
-from windlass.testing.script import Pace, Refuse, Script, Slow, Turn
+from windlass.testing.script import Refuse, Script, Slow, StepDelays, Turn
 from windlass.testing.upstream import FakeUpstream
 
 Variant: TypeAlias = Literal["current", "older", "newer"]
@@ -241,7 +241,7 @@ class FakeAIStudio(FakeUpstream):
                 return _file("index.html")
             case ["prompts", _]:
                 return PlannedResponse(
-                    [], Pace([]), status=302, headers={"Location": _SIGN_IN}, length=0
+                    [], StepDelays([]), status=302, headers={"Location": _SIGN_IN}, length=0
                 )
             case ["v3", "signin", _]:
                 return _file("signin.html")
@@ -254,7 +254,7 @@ class FakeAIStudio(FakeUpstream):
             case ["static", name] if (_STATIC / name).is_file():
                 return _file(name)
             case ["replica", "gate", place] if place in self._waits:
-                return PlannedResponse([b"{}"], Pace([self._waits[place]]), length=2)
+                return PlannedResponse([b"{}"], StepDelays([self._waits[place]]), length=2)
             case _:
                 return self._error_response(RequestRefused(404, f"Not found: {received.path}"))
 
@@ -317,4 +317,4 @@ def _file(name: str) -> PlannedResponse:
 
 def _content(data: bytes, suffix: str) -> PlannedResponse:
     headers = {"Content-Type": f"{_CONTENT_TYPES[suffix]}; charset=utf-8"}
-    return PlannedResponse([data], Pace([]), headers=headers, length=len(data))
+    return PlannedResponse([data], StepDelays([]), headers=headers, length=len(data))

@@ -239,7 +239,7 @@ class _RunningCall:
         return await self._context.ask(question)
 
 
-class _Origin:
+class _CallingRun:
     """The run that a request of the server belongs to: the calls that can have caused it."""
 
     def __init__(self, calls: Sequence[_RunningCall], label: str) -> None:
@@ -480,19 +480,19 @@ class McpCalls:
         said = PrivateText(str(params.data)[:MAX_LOG_CHARS])
         log.debug("%s: %s: %s", self.supervisor.label, params.level, said)
 
-    def _origin(self) -> _Origin | None:
+    def _origin(self) -> _CallingRun | None:
         """The run that a message belongs to; None if it can be several, or none.
 
         Over stdio, a server with a handshake does not report which call it asks for.
         """
         call = _current.get()
         if call is not None:
-            return _Origin([call], self.supervisor.label) if call in self._running else None
+            return _CallingRun([call], self.supervisor.label) if call in self._running else None
         possible = _possible.get()
         running = [call for call in possible if call in self._running]
         if not running or len({call.run for call in possible}) > 1:
             return None
-        return _Origin(running, self.supervisor.label)
+        return _CallingRun(running, self.supervisor.label)
 
     def _abandon(self, call: _RunningCall) -> None:
         call.abandoned_at = time.monotonic()

@@ -301,7 +301,7 @@ class ServerKeeper:
 
     @contextlib.asynccontextmanager
     async def _opened(self, stderr: StderrTail) -> AsyncGenerator[McpConnection]:
-        watch = _Watch(self)
+        watch = _ConnectionWatch(self)
         transport = open_transport(self._server, stderr, watch, older=self._older)
         wanted = self._server.protocol
         client = Client(
@@ -399,7 +399,7 @@ class ServerKeeper:
                 await self._closing.wait()
 
 
-class _Watch:
+class _ConnectionWatch:
     """Tells the supervisor what happens on one connection."""
 
     def __init__(self, supervisor: ServerKeeper) -> None:

@@ -140,11 +140,11 @@ class Pong(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="pong"):
     """How often it lost its connection. Each time, answers can be lost."""
 
 
-Reply: TypeAlias = Progress | Result | Busy | CallRefused
+CallReply: TypeAlias = Progress | Result | Busy | CallRefused
 
 F = TypeVar("F")
 NOTICE: msgspec.json.Decoder[Notice] = msgspec.json.Decoder(Notice)
-REPLY: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+REPLY: msgspec.json.Decoder[CallReply] = msgspec.json.Decoder(CallReply)
 PONG = msgspec.json.Decoder(Pong)
 CALL = msgspec.json.Decoder(Call)
 CANCEL = msgspec.json.Decoder(Cancel)

@@ -37,7 +37,7 @@ class PromptArgument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What a client can offer while its user types."""
 
 
-class _Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _PromptSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: str | None = None
     description: str | None = None
     arguments: dict[str, PromptArgument] = {}
@@ -131,7 +131,7 @@ def read_prompt(file: Path) -> Prompt:
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"the prompt {file}: its settings are not TOML: {error}") from None
     try:
-        read = msgspec.convert(settings, _Settings)
+        read = msgspec.convert(settings, _PromptSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the prompt {file}: {error}") from None
     used = {name: PromptArgument() for name in _PLACEHOLDER.findall(text)}
