@@ -216,11 +216,9 @@ class FunctionCall(Part, frozen=True, omit_defaults=True, tag="function_call"):
 class FunctionResponse(
     Part, frozen=True, omit_defaults=True, dict=True, gc=True, tag="function_response"
 ):
-    """The result of a call: `{"output": value}`, `{"error": text}`, or any other object.
+    """The result of a call: `{"output": value}`, `{"error": text}`, or any other object."""
 
-    `dict=True` gives each response a `__dict__`, for what is computed only once.
-    """
-
+    # `dict=True` gives each response a `__dict__`, for what is computed only once.
     name: str
     response: dict[str, Any]
     id: str = ""
@@ -268,11 +266,9 @@ _KNOWN_PARTS = frozenset[type[Any]](_PART_TYPES)
 
 
 class Message(Struct, frozen=True, omit_defaults=True, dict=True):
-    """One message of a conversation. The role `model` is read as `assistant`.
+    """One message of a conversation. The role `model` is read as `assistant`."""
 
-    `dict=True` gives each message a `__dict__`, for what is computed only once.
-    """
-
+    # `dict=True` gives each message a `__dict__`, for what is computed only once.
     role: Role
     parts: tuple[AnyPart, ...]
     extra: dict[str, Any] = {}

@@ -1273,7 +1273,7 @@ export type RunStarted = {
   done: false;
 };
 
-/** One message of a conversation. The role `model` is read as `assistant`. `dict=True` gives each message a `__dict__`, for what is computed only once. */
+/** One message of a conversation. The role `model` is read as `assistant`. */
 export type Message = {
   role: "assistant" | "system" | "tool" | "user";
   parts: Array<Text | Thought | InlineData | FileData | FunctionCall | FunctionResponse | Opaque>;
