@@ -23,7 +23,7 @@ def within(seconds: float, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, 
         awaited = work.send(None)
     except StopIteration as done:
         return done.value
-    return (yield from _limited(end, _resumed(work, awaited)).__await__())
+    return (yield from _limited(end, resumed(work, awaited)).__await__())
 
 
 async def _limited(end: float, work: Awaitable[T]) -> T:
@@ -38,7 +38,9 @@ async def _limited(end: float, work: Awaitable[T]) -> T:
 
 
 @types.coroutine
-def _resumed(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
+def resumed(
+    work: Coroutine[Any, Any, T] | Generator[Any, Any, T], awaited: Any
+) -> Generator[Any, Any, T]:
     """The rest of a coroutine that has begun, and now awaits `awaited`."""
     try:
         while True:

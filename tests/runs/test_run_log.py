@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -34,6 +34,7 @@ from windlass.events import (
     ToolRunStarted,
     TurnEnded,
 )
+from windlass.runs.event_log import MemoryLog
 from windlass.runs.memory import MemoryRunLog
 from windlass.runs.protocol import RunLog
 from windlass.runs.sqlite import SQLiteLog
@@ -190,6 +191,55 @@ async def test_a_reader_may_wait_for_a_while_only(logs: Logs) -> None:
         reader.wake()
         assert await waiting == []
         assert not reader.over
+
+
+async def test_a_waiting_reader_handles_events_in_the_step_that_publishes_them() -> None:
+    log = MemoryLog()
+    log.extend([STARTED, TEXT])
+    reader, ahead = log.follow(2), log.follow(3)
+    taken: list[RunEvent] = []
+    too_early: list[RunEvent] = []
+
+    def take(events: Sequence[RunEvent]) -> bool:
+        if not all(isinstance(event, TextDelta) for event in events):
+            return False
+        taken.extend(events)
+        return True
+
+    def take_ahead(events: Sequence[RunEvent]) -> bool:
+        too_early.extend(events)
+        return True
+
+    waiting = asyncio.ensure_future(reader.some(3_600, take))
+    waiting_ahead = asyncio.ensure_future(ahead.some(3_600, take_ahead))
+    await asyncio.sleep(0)
+    log.append(TEXT)
+    assert numbers(taken) == [3]
+    assert await waiting_ahead == []
+    log.extend([TEXT, TEXT])
+    log.append(END)
+    assert numbers(taken) == [3, 4, 5]
+    assert not waiting.done()
+    assert numbers(await waiting) == [6]
+    assert reader.over
+    assert too_early == []
+
+
+async def test_an_error_of_a_reader_is_raised_to_it_alone() -> None:
+    log = MemoryLog()
+    log.append(STARTED)
+    reader, other = log.follow(1), log.follow(1)
+
+    def fail(events: Sequence[RunEvent]) -> bool:
+        raise OSError("lost")
+
+    waiting = asyncio.ensure_future(reader.some(3_600, fail))
+    others = asyncio.ensure_future(other.some(3_600))
+    await asyncio.sleep(0)
+    log.append(TEXT)
+    with pytest.raises(OSError, match="lost"):
+        await waiting
+    assert numbers(await others) == [2]
 
 
 async def test_a_reader_that_gives_up_takes_nothing_from_the_others(logs: Logs) -> None:

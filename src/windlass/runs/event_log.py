@@ -1,6 +1,7 @@
 """The numbered events of one run. Any number of readers can follow them, from any event number."""
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Protocol, TypeAlias
@@ -19,6 +20,8 @@ PAGE_BYTES = 2**16
 _Listener: TypeAlias = tuple[
     Callable[[RunEvent], None], Collection[type[RunEvent]] | None, Callable[[], None] | None
 ]
+Take: TypeAlias = Callable[[Sequence[RunEvent]], bool]
+"""Handles events at once. False leaves them, unhandled, to the reader's task."""
 
 
 class Follower(Protocol):
@@ -56,7 +59,7 @@ class MemoryLog:
         """How many events the readers can read."""
         last = self._events[-1].time if self.published else 0.0
         self._now = _steady_clock(last) if clock is None else _not_decreasing(clock, last)
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[_Waiter] = []
         self._listeners: list[_Listener] = []
         self.ended = self.published > 0 and self._events[-1].done
         self.closed = False
@@ -139,7 +142,7 @@ class MemoryLog:
             if on_close is not None:
                 on_close()
         self._listeners.clear()
-        self._wake()
+        self.wake()
 
     def release(self) -> None:
         """Removes the run's callbacks. Called when the run's task has ended."""
@@ -166,11 +169,36 @@ class MemoryLog:
         if self.ended and events[-1].done:
             self._listeners.clear()
         if self._waiters:
-            self._wake()
+            self._waiters[:] = [each for each in self._waiters if each.takes(events)]
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Wakes the tasks of all readers that wait for events."""
         while self._waiters:
-            _release(self._waiters.pop())
+            self._waiters.pop().release()
+
+
+class _Waiter:
+    """A reader that waits for the next events of a log."""
+
+    __slots__ = ("_take", "future")
+
+    def __init__(self, take: Take | None = None) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._take = take
+
+    def takes(self, events: Sequence[RunEvent]) -> bool:
+        """Whether the reader has handled the events and still waits. Otherwise wakes its task."""
+        try:
+            if self._take is not None and not self.future.done() and self._take(events):
+                return True
+        except Exception as error:  # noqa: BLE001 - it is the reader's error, not the run's
+            self.future.set_exception(error)
+        self.release()
+        return False
+
+    def release(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
 
 
 class MemoryFollower:
@@ -192,22 +220,26 @@ class MemoryFollower:
             while self._position >= self._log.published:
                 if self._over():
                     raise StopAsyncIteration
-                waiter = asyncio.get_running_loop().create_future()
+                waiter = _Waiter()
                 self._waiters.append(waiter)
-                await waiter
+                await waiter.future
             self._page = self._events[self._position : self._position + PAGE_EVENTS][::-1]
         self._position += 1
         return self._page.pop()
 
-    async def some(self, seconds: float) -> list[RunEvent]:
+    async def some(self, seconds: float, take: Take | None = None) -> list[RunEvent]:
+        """Returns the next page, as in `Follower`.
+
+        While it waits, `take` receives new events in the step that publishes them, so that a token
+        needs no step of the reader's task. Events that `take` handles are not returned.
+        """
         self._page = []
         if self._position >= self._log.published and not self._over():
-            loop = asyncio.get_running_loop()
-            waiter = loop.create_future()
+            waiter = _Waiter(take and functools.partial(self._taken, take))
             self._waiters.append(waiter)
-            alarm = loop.call_later(seconds, _release, waiter)
+            alarm = asyncio.get_running_loop().call_later(seconds, waiter.release)
             try:
-                await waiter
+                await waiter.future
             finally:
                 alarm.cancel()
         # The position may be ahead: the reader may have read these events from another log.
@@ -220,8 +252,15 @@ class MemoryFollower:
         return self._position >= self._log.published and self._over()
 
     def wake(self) -> None:
-        while self._waiters:
-            _release(self._waiters.pop())
+        self._log.wake()
+
+    def _taken(self, take: Take, events: Sequence[RunEvent]) -> bool:
+        """Passes the events on if they are the next ones. Whether they are handled."""
+        count = len(events)
+        if self._log.published - count != self._position or not take(events):
+            return False
+        self._position += count
+        return True
 
     def _over(self) -> bool:
         if self._log.failure is not None:
@@ -312,8 +351,3 @@ def _not_decreasing(clock: Callable[[], float], last: float) -> Callable[[], flo
         return last
 
     return now
-
-
-def _release(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

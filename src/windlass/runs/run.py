@@ -12,7 +12,7 @@ from windlass.loop.approval import Approval
 from windlass.loop.history import History
 from windlass.loop.loop import Loop, RunPlan
 from windlass.reply import OutputT, Reply
-from windlass.runs.event_log import Follower, MemoryLog
+from windlass.runs.event_log import MemoryFollower, MemoryLog
 from windlass.runs.records import Order
 
 
@@ -80,7 +80,7 @@ class AsyncRun(Generic[OutputT]):
         """Whether the run is active in the parent process that forked this one."""
         return self._process != os.getpid() and not self.task.done()
 
-    def events(self, after: int = 0) -> Follower:
+    def events(self, after: int = 0) -> MemoryFollower:
         return self.log.follow(after)
 
     async def result(self) -> Reply[OutputT]:

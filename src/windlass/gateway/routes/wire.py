@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from starlette.routing import Route
 
 from windlass.errors import ConfigError, StorageError
-from windlass.events import RunEvent
+from windlass.events import RunEvent, TextDelta
 from windlass.gateway.config.values import YEAR_SECONDS
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
@@ -36,9 +36,12 @@ from windlass.pricing import exact
 from windlass.reply import Reply
 from windlass.request import RequestBudget, RequestLimits, RunRequest
 from windlass.settings import Mode, mode_from
+from windlass.time_limit import resumed
 from windlass.wires.errors import InvalidRequest, Problem
 from windlass.wires.tokens import estimated_tokens
 
+MAX_TEXTS_AT_ONCE = 8
+"""Maximum number of texts that are sent in the step that publishes them."""
 WATCH_DELAY = 0.1
 """Seconds before the gateway starts to watch for a disconnect."""
 PREPARING_HEARTBEAT = 1.0
@@ -389,19 +392,24 @@ class _StreamedAnswer:
         self._run, self._writer, self._send_message = run, writer, send
         self._watch, self._heartbeat = watch, heartbeat
         self._started = False
+        self._last_sent = time.monotonic()
+        self._unsent: Awaitable[None] | None = None
+        """The rest of a write that has to wait until the client reads."""
 
     async def send(self) -> None:
         events = self._run.events()
         self._watch.on_disconnect(events.wake)
-        last_sent = time.monotonic()
         while True:
-            idle = time.monotonic() - last_sent
+            idle = time.monotonic() - self._last_sent
             # A client sees soon that its request is accepted, even if the model is not ready yet.
             heartbeat = PREPARING_HEARTBEAT if self._run.plan.notice() else self._heartbeat
             try:
-                batch = await events.some(max(0.0, heartbeat - idle))
+                batch = await events.some(max(0.0, heartbeat - idle), self._pass_on)
             except StorageError:
                 return await self._end(b"")
+            if self._unsent is not None:
+                await self._unsent
+                self._unsent = None
             if self._watch.run_continues:
                 return None
             *slices, last = in_slices(batch)
@@ -414,11 +422,31 @@ class _StreamedAnswer:
                 return await self._write(data + self._writer.end(None), more=False)
             if (batch and batch[-1].done) or (not batch and events.over):
                 return await self._end(data)
-            if not data and time.monotonic() - last_sent >= heartbeat:
+            if not data and time.monotonic() - self._last_sent >= heartbeat:
                 data = self._writer.heartbeat
             if data:
                 await self._write(data)
-                last_sent = time.monotonic()
+                self._last_sent = time.monotonic()
+
+    def _pass_on(self, events: Sequence[RunEvent]) -> bool:
+        """Sends short texts in the step that publishes them. Leaves everything else to `send`."""
+        if (
+            self._unsent is not None
+            or self._watch.run_continues
+            or len(events) > MAX_TEXTS_AT_ONCE
+            or any(type(each) is not TextDelta for each in events)
+        ):
+            return False
+        if data := self._writer.encode(events):
+            self._last_sent = time.monotonic()
+            steps = self._write(data).__await__()
+            try:
+                awaited = next(steps)
+            except StopIteration:
+                return True
+            self._unsent = resumed(steps, awaited)
+            asyncio.get_running_loop().call_soon(self._run.log.wake)
+        return True
 
     async def _end(self, data: bytes) -> None:
         await asyncio.wait([self._run.task])
