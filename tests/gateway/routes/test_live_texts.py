@@ -17,6 +17,7 @@ from windlass.content import Usage
 from windlass.events import ModelEvent, TextDelta, ThoughtDelta, TurnEnded
 from windlass.gateway import App, create_app
 from windlass.gateway.config import GatewayConfig, ServerConfig
+from windlass.gateway.http.context import DIRECT
 from windlass.model import EventBatches, ModelRequest
 
 PATHS: dict[str, dict[str, Any]] = {
@@ -72,11 +73,18 @@ class FedModel:
 class Client:
     """A client whose test decides how fast it reads."""
 
-    def __init__(self, app: App, slow: Callable[[int], bool] = lambda _: False) -> None:
-        """`slow` decides by the number of a part whether the client makes the gateway wait."""
+    def __init__(
+        self, app: App, slow: Callable[[int], bool] = lambda _: False, *, direct: bool = True
+    ) -> None:
+        """`slow` decides by the number of a part whether the client makes the gateway wait.
+
+        `direct`: whether the server allows any code to send, as the gateway's own server does.
+        """
         self.parts: list[bytes] = []
         self.reads = asyncio.Event()
-        self._app, self._slow = app, slow
+        self._app, self._slow, self._direct = app, slow, direct
+        self.senders: set[asyncio.Task[Any] | None] = set()
+        """The tasks that have sent."""
         self._numbers = count(1)
 
     async def post(self, path: str) -> Answer:
@@ -85,13 +93,14 @@ class Client:
 
     async def _exchange(self, scope: Any, receive: Any, send: Send) -> None:
         async def slow_send(message: Any) -> None:
+            self.senders.add(asyncio.current_task())
             if message["type"] == "http.response.body":
                 if self._slow(next(self._numbers)):
                     await self.reads.wait()
                 self.parts.append(message["body"])
             await send(message)
 
-        await self._app(scope, receive, slow_send)
+        await self._app({**scope, DIRECT: self._direct}, receive, slow_send)
 
 
 def app_of(model: FedModel, heartbeat: float = 600.0) -> App:
@@ -112,11 +121,12 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
+@pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("path", PATHS)
-async def test_each_text_arrives_before_the_model_writes_the_next(path: str) -> None:
+async def test_each_text_arrives_before_the_model_writes_the_next(path: str, direct: bool) -> None:
     model = FedModel()
     app = app_of(model)
-    client = Client(app)
+    client = Client(app, direct=direct)
     asking = asyncio.create_task(client.post(path))
     for number in range(20):
         model.writes(f"word{number} ")
@@ -124,6 +134,7 @@ async def test_each_text_arrives_before_the_model_writes_the_next(path: str) -> 
     model.ends()
     answer = await asking
     assert answer.status == 200
+    assert len(client.senders) == (2 if direct else 1), "another server's `send` stays in its task"
     assert [n for n in range(20) if answer.body.count(b'"word%d "' % n) != 1] == []
     await app.gateway.aclose()
 

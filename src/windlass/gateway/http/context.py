@@ -26,6 +26,9 @@ BODY_SECONDS = 60.0
 """How long a client may take to send a body."""
 BUSY = "windlass.busy"
 """The field of a WebSocket's scope that is true while a response is in flight."""
+DIRECT = "windlass.direct"
+"""The field of a scope that is true if any code of the event loop may begin a call of its `send`,
+and a task may finish it. Other servers, and middleware, can require the request's own task."""
 MAX_DIGITS = 15
 """The longest number that is read from a header or a query string."""
 

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from windlass.gateway.http.context import Header
+from windlass.gateway.http.context import DIRECT, Header, Scope
 from windlass.gateway.http.errors import headers_too_large, problem_headers
 from windlass.wires.errors import Problem
 from windlass.wires.openai_errors import error_body
@@ -253,6 +253,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         cycle.__class__ = ResponseCycle  # uvicorn made it, and offers no other place to choose
+        cast("Scope", cycle.scope)[DIRECT] = True
         if self._open_connections.handing_over:
             cycle.keep_alive = False
         super()._start_asgi_task(cycle, app)

@@ -14,6 +14,7 @@ from windlass.events import RunEvent, TextDelta
 from windlass.gateway.config.values import YEAR_SECONDS
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
+    DIRECT,
     MAX_DIGITS,
     ClientGone,
     Exchange,
@@ -263,7 +264,8 @@ async def answer_run(
             heartbeat = gateway.config.server.heartbeat
             stream = writer.stream(run)
             stream = _ValidatedStream(stream) if holds_back(run.origin) else stream
-            await _StreamedAnswer(run, stream, send, watch, heartbeat).send()
+            direct = scope.get(DIRECT, False)
+            await _StreamedAnswer(run, stream, send, watch, heartbeat, direct=direct).send()
         else:
             await _send_whole(run, writer, send, watch)
     finally:
@@ -388,9 +390,13 @@ class _StreamedAnswer:
         send: Send,
         watch: DisconnectWatch,
         heartbeat: float,
+        *,
+        direct: bool,
     ) -> None:
+        """`direct`: whether `send` may be called in the run's task."""
         self._run, self._writer, self._send_message = run, writer, send
         self._watch, self._heartbeat = watch, heartbeat
+        self._direct = direct
         self._started = False
         self._last_sent = time.monotonic()
         self._unsent: Awaitable[None] | None = None
@@ -404,7 +410,8 @@ class _StreamedAnswer:
             # A client sees soon that its request is accepted, even if the model is not ready yet.
             heartbeat = PREPARING_HEARTBEAT if self._run.plan.notice() else self._heartbeat
             try:
-                batch = await events.some(max(0.0, heartbeat - idle), self._pass_on)
+                take = self._pass_on if self._direct else None
+                batch = await events.some(max(0.0, heartbeat - idle), take)
             except StorageError:
                 return await self._end(b"")
             if self._unsent is not None:
