@@ -275,7 +275,7 @@ async def test_a_refusal_has_the_form_of_its_wire(ingress: Ingress) -> None:
 
 
 @pytest.mark.parametrize("ingress", INGRESSES.values(), ids=lambda each: each.name)
-@pytest.mark.parametrize("way", ["body", "header"])
+@pytest.mark.parametrize("way", ["body", "float", "header"])
 async def test_a_request_can_set_a_budget_on_every_wire(ingress: Ingress, way: str) -> None:
     def script(request: Any) -> Turn:
         assert not request.extra.keys() & {"max_tokens_total", "maxTokensTotal"}
@@ -285,10 +285,11 @@ async def test_a_request_can_set_a_budget_on_every_wire(ingress: Ingress, way: s
     app = gateway_of(script, key_of(), target=f"{providers.get(ingress.name, ingress.name)}/m")
     path, body = ingress.request("m", [ingress.user("Hi")])
     headers = [bearer(SECRET)]
-    if way == "body":
-        body["maxTokensTotal" if ingress.name == "gemini" else "max_tokens_total"] = 250
-    else:
+    if way == "header":
         headers.append((b"x-windlass-max-tokens-total", b"250"))
+    else:
+        name = "maxTokensTotal" if ingress.name == "gemini" else "max_tokens_total"
+        body[name] = 250.0 if way == "float" else 250
     answered = await post(app, body, path, headers=headers)
     assert answered.status == 200
     seen = ingress.read(answered.json)
@@ -303,6 +304,7 @@ async def test_a_request_can_set_a_budget_on_every_wire(ingress: Ingress, way: s
     ("field", "value", "message"),
     [
         ("max_tokens_total", 0, "max_tokens_total: must be a whole number, 1 or more"),
+        ("max_tokens_total", 1.5, "max_tokens_total: must be a whole number, 1 or more"),
         ("max_tokens_total", "many", "max_tokens_total: must be a whole number, 1 or more"),
         ("max_cost", -1, "max_cost: must be a number above 0"),
         ("timeout", "soon", "timeout: must be a number above 0"),

@@ -173,6 +173,8 @@ def with_budget(request: RunRequest, exchange: Exchange) -> RunRequest:
 def _count_from(value: Any, name: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= MAX_DIGITS:
         value = int(value)
+    elif type(value) is float and value.is_integer():
+        value = int(value)  # in JSON, 1 and 1.0 are the same
     if type(value) is not int or value < 1:
         raise InvalidRequest(f"{name}: must be a whole number, 1 or more", name)
     return value

@@ -197,7 +197,7 @@ class ChatCompletionRequest(Json):
     replaces: NotRequired[str | None]
     """The id of a run of the chat. The new run replaces it and all later runs of the chat. Only
     with `chat_id`."""
-    max_tokens_total: NotRequired[Annotated[int, Field(ge=1)] | None]
+    max_tokens_total: NotRequired[_Limit | None]
     """The budget of tokens of the whole run. It can only lower the model's own."""
     max_cost: NotRequired[Annotated[float, Field(gt=0)] | None]
     """The budget of the whole run's cost. The model needs prices."""
