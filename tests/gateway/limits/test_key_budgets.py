@@ -306,8 +306,9 @@ async def test_a_request_can_set_a_budget_on_every_wire(ingress: Ingress, way: s
         ("max_tokens_total", 0, "max_tokens_total: must be a whole number, 1 or more"),
         ("max_tokens_total", 1.5, "max_tokens_total: must be a whole number, 1 or more"),
         ("max_tokens_total", "many", "max_tokens_total: must be a whole number, 1 or more"),
-        ("max_cost", -1, "max_cost: must be a number above 0"),
-        ("timeout", "soon", "timeout: must be a number above 0"),
+        ("max_cost", -1, "max_cost: must be a number above 0, at most 40 digits long"),
+        ("max_cost", 1e300, "max_cost: must be a number above 0, at most 40 digits long"),
+        ("timeout", "soon", "timeout: must be a number above 0, at most 40 digits long"),
         ("timeout", 1e12, "timeout: must be at most one year, in seconds"),
     ],
 )

@@ -186,7 +186,7 @@ def _cost_from(value: Any, name: str) -> Decimal:
     except ConfigError:
         cost = Decimal(0)
     if not cost:
-        raise InvalidRequest(f"{name}: must be a number above 0", name)
+        raise InvalidRequest(f"{name}: must be a number above 0, at most 40 digits long", name)
     return cost
 
 

@@ -199,9 +199,9 @@ class ChatCompletionRequest(Json):
     with `chat_id`."""
     max_tokens_total: NotRequired[_Limit | None]
     """The budget of tokens of the whole run. It can only lower the model's own."""
-    max_cost: NotRequired[Annotated[float, Field(gt=0)] | None]
+    max_cost: NotRequired[Annotated[float, Field(ge=1e-40, le=1e40)] | None]
     """The budget of the whole run's cost. The model needs prices."""
-    timeout: NotRequired[Annotated[float, Field(gt=0, le=31_536_000)] | None]
+    timeout: NotRequired[Annotated[float, Field(ge=1e-40, le=31_536_000)] | None]
     """The time limit of the whole run, in seconds."""
     n: NotRequired[Literal[1] | None]
     temperature: NotRequired[float | None]
