@@ -51,8 +51,7 @@ from windlass.gateway.routes.tools import ToolRoutes
 from windlass.gateway.routes.wire import Wire
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
-from windlass.wires.errors import Problem
-from windlass.wires.openai_errors import error_body
+from windlass.wires.errors import Problem, error_body
 
 log = logging.getLogger("windlass.gateway")
 

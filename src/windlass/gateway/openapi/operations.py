@@ -7,7 +7,7 @@ from typing_extensions import TypeAliasType
 
 from windlass.settings import Mode
 from windlass.wires.chat.types import ErrorJson
-from windlass.wires.json_types import Field, NonEmptyText
+from windlass.wires.fields import Field, NonEmptyText
 
 ModeJson = TypeAliasType("ModeJson", Mode)
 

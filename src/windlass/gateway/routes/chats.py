@@ -34,7 +34,7 @@ from windlass.runs.records import TITLE_CHARS, RunRecord, start_order
 from windlass.wires.body import read_as
 from windlass.wires.chat.messages import encode_message
 from windlass.wires.errors import InvalidRequest, Problem
-from windlass.wires.json_types import Count, Json
+from windlass.wires.fields import Count, Json
 
 
 class ChatJson(Json):

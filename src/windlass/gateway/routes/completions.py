@@ -29,7 +29,7 @@ from windlass.wires.chat.types import (
     ErrorJson,
 )
 from windlass.wires.chat.write_events import ChunkEncoder, Form, completion
-from windlass.wires.openai_errors import error_body
+from windlass.wires.errors import error_body
 
 PATH = "/v1/chat/completions"
 

@@ -43,16 +43,14 @@ from windlass.request import RunRequest, inherited
 from windlass.runs.origin import ADDED
 from windlass.runs.records import RunRecord
 from windlass.wires.body import Fields, fields_of
-from windlass.wires.errors import InvalidRequest, Problem
+from windlass.wires.errors import InvalidRequest, Problem, error_body
 from windlass.wires.fields import JsonObject, as_list, as_object
-from windlass.wires.openai_errors import error_body
 from windlass.wires.responses.item_ids import ResponsePlace, response_id
 from windlass.wires.responses.messages import decode_input, input_items
-from windlass.wires.responses.pauses import split_at_pause
 from windlass.wires.responses.read_request import WIRE as WIRE_NAME
 from windlass.wires.responses.read_request import check_metadata
-from windlass.wires.responses.response import item_page
-from windlass.wires.responses.tool_names import tool_names
+from windlass.wires.responses.response import item_page, split_at_pause
+from windlass.wires.responses.tools import tool_names
 from windlass.wires.responses.types import (
     ConversationDeleted,
     ConversationJson,

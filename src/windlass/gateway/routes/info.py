@@ -27,9 +27,8 @@ from windlass.model import CachingModel
 from windlass.models.local.weights import CATALOG
 from windlass.request import PartKind
 from windlass.wires.errors import Problem
-from windlass.wires.fields import JsonObject
-from windlass.wires.gemini.models import model_fields
-from windlass.wires.json_types import Count, Json
+from windlass.wires.fields import Count, Json, JsonObject
+from windlass.wires.gemini.write_events import model_fields
 
 ANTHROPIC_VERSION = "anthropic-version"
 """The header by which Anthropic's clients are recognized; they expect lists of their own form."""

@@ -17,8 +17,8 @@ from windlass.request import RunRequest, inherited
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.responses.item_ids import ResponsePlace, approval_id, response_id
 from windlass.wires.responses.messages import McpApproval
-from windlass.wires.responses.pauses import split_at_pause, waiting_calls
 from windlass.wires.responses.read_request import ResponseOptions, item_references, read_request
+from windlass.wires.responses.response import split_at_pause, waiting_calls
 
 ASKED = "asked"
 """How many messages a request added to its conversation: a field of the run's `answer`."""

@@ -15,12 +15,12 @@ from windlass.request import inherited
 from windlass.runs.origin import Origin
 from windlass.runs.records import RunRecord
 from windlass.tool import Tool
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 from windlass.wires.responses.item_ids import ResponsePlace, place_of
 from windlass.wires.responses.messages import input_items
-from windlass.wires.responses.tool_names import tool_names
+from windlass.wires.responses.tools import tool_names
 
 NO_CONVERSATIONS = Problem(
     404,

@@ -65,16 +65,14 @@ from windlass.loop.pace import in_slices
 from windlass.model import NONE, Settings
 from windlass.request import RunRequest, inherited
 from windlass.runs.service import new_run_id
-from windlass.wires.call_ids import CallIds
-from windlass.wires.errors import InvalidRequest, Problem
+from windlass.wires.calls import CallIds
+from windlass.wires.errors import InvalidRequest, Problem, error_body
 from windlass.wires.fields import JsonObject
-from windlass.wires.openai_errors import error_body
 from windlass.wires.responses.item_ids import (
     ResponsePlace,
     response_id,
 )
 from windlass.wires.responses.messages import compaction_item
-from windlass.wires.responses.pauses import PauseFinder
 from windlass.wires.responses.read_request import (
     WIRE as WIRE_NAME,
 )
@@ -82,7 +80,7 @@ from windlass.wires.responses.read_request import (
     ResponseOptions,
     options_of,
 )
-from windlass.wires.responses.response import ResponseHead, item_page, usage_fields
+from windlass.wires.responses.response import PauseFinder, ResponseHead, item_page, usage_fields
 from windlass.wires.responses.tools import read_tools
 from windlass.wires.responses.types import (
     CompactedResponse,

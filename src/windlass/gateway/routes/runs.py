@@ -69,8 +69,7 @@ from windlass.wires.body import read_as
 from windlass.wires.chat.types import ChatCompletion, ChatCompletionRequest, RunEventJson
 from windlass.wires.chat.write_events import HEARTBEAT
 from windlass.wires.errors import InvalidRequest, Problem
-from windlass.wires.fields import JsonObject
-from windlass.wires.json_types import Count, Json
+from windlass.wires.fields import Count, Json, JsonObject
 
 MAX_LISTED = 1_000
 """The default and the maximum of `limit`."""

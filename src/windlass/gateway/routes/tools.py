@@ -41,7 +41,7 @@ from windlass.tool import Tool
 from windlass.toolsets.mcp.names import SEPARATOR
 from windlass.wires.body import read_as
 from windlass.wires.errors import Problem
-from windlass.wires.json_types import Count, Field, Json
+from windlass.wires.fields import Count, Field, Json
 
 GATEWAY_ORIGIN = "gateway"
 MAX_RUNS = 200

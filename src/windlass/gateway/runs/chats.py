@@ -16,7 +16,7 @@ from windlass.runs.origin import ADDED
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 from windlass.runs.service import RunService
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.errors import Problem
 
 TITLE = "title"

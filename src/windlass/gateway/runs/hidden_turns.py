@@ -21,7 +21,7 @@ from windlass.content import (
 )
 from windlass.reply import Reply
 from windlass.request import inherited
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.errors import InvalidRequest
 
 NO_RESULT = "The caller gave no result for this call."

@@ -21,7 +21,7 @@ from windlass.runs.event_log import Follower
 from windlass.runs.origin import Origin
 from windlass.runs.records import RunRecord
 from windlass.runs.stored_run import StoredRun
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.fields import JsonObject
 
 RunStatus = Literal["running", "ended", "failed"]

@@ -29,7 +29,7 @@ from windlass.loop.loop import RunPlan
 from windlass.request import ONE_REQUEST, RunRequest
 from windlass.runs.origin import Origin
 from windlass.runs.service import InterruptedRun, RunService, new_run_id
-from windlass.wires.call_ids import CallIds, run_of
+from windlass.wires.calls import CallIds, run_of
 from windlass.wires.errors import InvalidRequest, Problem
 
 

@@ -14,7 +14,7 @@ from windlass.runs.encoding import are_large
 from windlass.runs.origin import Origin
 from windlass.runs.records import RunRecord
 from windlass.settings import Mode
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.chat.read_request import WIRE
 from windlass.wires.chat.write_events import (
     DEFAULT_FORM,
@@ -22,9 +22,8 @@ from windlass.wires.chat.write_events import (
     Form,
     completion_fields,
 )
-from windlass.wires.errors import Problem
+from windlass.wires.errors import Problem, error_fields
 from windlass.wires.fields import JsonObject
-from windlass.wires.openai_errors import error_fields
 
 
 class RunState(Struct, frozen=True, kw_only=True):

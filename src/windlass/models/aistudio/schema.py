@@ -16,7 +16,7 @@ from windlass.content import FunctionDeclaration, Schema
 from windlass.errors import ModelError
 from windlass.jsontext import compact_json
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
-from windlass.wires.gemini.schema import enumerated, merged_all_of
+from windlass.wires.gemini.write_request import enumerated, merged_all_of
 
 log = logging.getLogger("windlass.models.aistudio")
 

@@ -17,8 +17,7 @@ from windlass.errors import ConfigError
 from windlass.model import AUTO, NONE, Settings, ToolChoice
 from windlass.request import ClientTools, PartKind, PartPlace, RequestLimits, RunRequest
 from windlass.tool import InvalidSchema, Tool, as_tools
-from windlass.wires.body import Fields, decoded, fields_of
-from windlass.wires.client_tools import check_expanded_size, invalid_tool
+from windlass.wires.body import Fields, check_expanded_size, decoded, fields_of, invalid_tool
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 from windlass.wires.messages.messages import decode_messages
