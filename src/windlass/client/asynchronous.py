@@ -18,8 +18,16 @@ from windlass.client.options import (
     settings_from,
     tool_list,
 )
-from windlass.client.output import JsonSchema, OutputForm, ResumedOutputs, check_of, type_of
-from windlass.client.request import CallOptions, ClientRequest, client_request
+from windlass.client.request import (
+    CallOptions,
+    ClientRequest,
+    JsonSchema,
+    OutputForm,
+    ResumedOutputs,
+    check_of,
+    client_request,
+    type_of,
+)
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.errors import ConfigError, RunNotFound
@@ -31,14 +39,13 @@ from windlass.model import CachingModel, Model
 from windlass.models import Key, Retry, create_model
 from windlass.reply import Calls, Reply
 from windlass.runs.active_runs import RunStore
-from windlass.runs.control import RunControl, StoredEvents
+from windlass.runs.control import RunControl, StoredEvents, StoredRun
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.origin import ADDED, Offer, Origin
 from windlass.runs.planning import Planner
 from windlass.runs.protocol import RunLog
 from windlass.runs.run import AsyncRun
 from windlass.runs.service import InterruptedRun, ResumedRun, RunService, new_run_id
-from windlass.runs.stored_run import StoredRun
 from windlass.settings import function_calling_settings, mode_from
 from windlass.toolsets.registry import ToolRegistry
 from windlass.toolsets.registry import registry as default_registry

@@ -9,8 +9,14 @@ from typing import Any, Protocol, TypeGuard, TypeVar, Unpack, cast, overload
 from msgspec import Struct
 
 from windlass.client.options import Prompt, RunOptions, messages_from
-from windlass.client.output import JsonSchema, OutputForm, type_of
-from windlass.client.request import ClientRequest, SendOptions, client_request
+from windlass.client.request import (
+    ClientRequest,
+    JsonSchema,
+    OutputForm,
+    SendOptions,
+    client_request,
+    type_of,
+)
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message, Part, Role, paired
 from windlass.errors import ConfigError, WindlassError

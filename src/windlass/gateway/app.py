@@ -15,6 +15,7 @@ from starlette.routing import Match, Route, Router
 
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.config.checks import is_loopback
+from windlass.gateway.config.keys import presented_key
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
     ClientGone,
@@ -33,7 +34,6 @@ from windlass.gateway.http.errors import (
     problem_headers,
     problem_of,
 )
-from windlass.gateway.http.keys import presented_key
 from windlass.gateway.observe.access_log import AccessRecord
 from windlass.gateway.observe.privacy import hide_content
 from windlass.gateway.processes.member import Member

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from windlass.content import FunctionCall
 from windlass.errors import ConfigError, RunNotFound, StorageError, WindlassError
 from windlass.gateway.config import GatewayConfig, KeyConfig
+from windlass.gateway.config.keys import KeyRing
 from windlass.gateway.config.tool_loading import load_executor, made_executor
 from windlass.gateway.http.context import Exchange, Receive, disconnected
 from windlass.gateway.http.errors import NATS_UNREACHABLE, SHUTTING_DOWN, Refused
-from windlass.gateway.http.keys import KeyRing
 from windlass.gateway.limits.admission import Admission, LimitCounter, LocalCounter
 from windlass.gateway.limits.budgets import (
     FileSpending,
@@ -35,11 +35,9 @@ from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.observe.tracing import Tracing, tracing_from
 from windlass.gateway.processes.member import Member, SharedPlaces
 from windlass.gateway.runs.chats import Chats
-from windlass.gateway.runs.direct_call import planned_call
-from windlass.gateway.runs.finished import FinishedRun
 from windlass.gateway.runs.hidden_turns import HiddenTurns
-from windlass.gateway.runs.lookup import FoundRun, found_run
-from windlass.gateway.runs.planning import PlannedRun, RunPlanning
+from windlass.gateway.runs.lookup import FinishedRun, FoundRun, found_run
+from windlass.gateway.runs.planning import PlannedRun, RunPlanning, planned_call
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.runs.storage import configured_log, control_of, expire
 from windlass.gateway.runs.summaries import Summaries
@@ -50,12 +48,11 @@ from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
 from windlass.request import RequestLimits, RunRequest
 from windlass.runs.active_runs import RunStore
-from windlass.runs.control import RunControl
+from windlass.runs.control import RunControl, StoredRun
 from windlass.runs.event_log import Follower
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import DAMAGED
 from windlass.runs.service import ResumedRun, RunService
-from windlass.runs.stored_run import StoredRun
 from windlass.tool import Tool
 from windlass.wires.errors import Problem
 

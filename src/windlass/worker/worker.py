@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import signal
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -46,7 +47,6 @@ from windlass.toolsets.remote.frames import (
 )
 from windlass.toolsets.remote.host import HOST_SECONDS
 from windlass.toolsets.remote.toolset import DEFAULT_SERVER
-from windlass.worker.host import current_host
 
 log = logging.getLogger("windlass.worker")
 
@@ -484,3 +484,32 @@ def _bare(tool: Tool) -> Tool:
 
 def _failure(call: Call, text: str) -> FunctionResponse:
     return FunctionResponse(call.name, {"error": text}, call.call_id or call.key)
+
+
+HostCaller = Callable[[str, dict[str, Any]], Awaitable[Any]]
+
+current_host: contextvars.ContextVar[tuple[asyncio.AbstractEventLoop, HostCaller] | None] = (
+    contextvars.ContextVar("windlass_worker_host", default=None)
+)
+
+
+async def call_host_async(name: str, /, **arguments: Any) -> Any:
+    """Calls a tool of the host and returns its value. Raises `ToolError`, also outside a call."""
+    return await _caller()[1](name, arguments)
+
+
+def call_host(name: str, /, **arguments: Any) -> Any:
+    """`call_host_async` for sync tools."""
+    loop, caller = _caller()
+
+    async def call() -> Any:
+        return await caller(name, arguments)
+
+    return asyncio.run_coroutine_threadsafe(call(), loop).result()
+
+
+def _caller() -> tuple[asyncio.AbstractEventLoop, HostCaller]:
+    found = current_host.get()
+    if found is None:
+        raise ToolError("no host: call_host works only inside a worker's tool")
+    return found

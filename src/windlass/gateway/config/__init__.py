@@ -54,7 +54,7 @@ from windlass.gateway.config.values import (
     ServerConfig,
     WorkersConfig,
 )
-from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.toolsets.mcp.options import SEPARATOR
 
 __all__ = [
     "CONFIG_NAME",

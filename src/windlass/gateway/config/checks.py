@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from windlass.errors import ConfigError
-from windlass.gateway.config.key_hashes import is_key_hash
+from windlass.gateway.config.keys import is_key_hash
 from windlass.gateway.config.problems import nearest
 from windlass.models import provider_names
 from windlass.pricing import exact

@@ -8,7 +8,7 @@ from typing import Any
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import target_problem
 from windlass.gateway.config.problems import ConfigPath, ConfigProblems, Severity
-from windlass.gateway.config.tables import read_fields
+from windlass.gateway.config.sections import read_fields
 from windlass.gateway.config.values import ModelConfig, ServerConfig
 from windlass.settings import function_calling_settings
 

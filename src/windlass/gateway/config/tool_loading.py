@@ -29,7 +29,7 @@ from windlass.gateway.config.problems import nearest
 from windlass.loop.executor import ToolExecutor
 from windlass.settings import state_directory
 from windlass.tool import Tool, as_tools
-from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.toolsets.mcp.options import SEPARATOR
 from windlass.toolsets.registry import registry
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from windlass.errors import (
     TooManyRuns,
     WindlassError,
 )
-from windlass.messaging.unreachable import NatsUnreachable
+from windlass.messaging import NatsUnreachable
 from windlass.runs.control import ServiceClosing
 from windlass.wires.errors import InvalidRequest, Problem
 

@@ -29,7 +29,7 @@ from windlass.models import create_model
 from windlass.request import RequestLimits
 from windlass.settings import function_calling_settings
 from windlass.tool import Tool, as_tools
-from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.toolsets.mcp.options import SEPARATOR
 from windlass.wires.errors import Problem
 
 log = logging.getLogger("windlass.gateway")

@@ -13,8 +13,7 @@ from windlass.content import Message, Usage
 from windlass.errors import ConfigError
 from windlass.events import TextDelta, TurnEnded
 from windlass.gateway.config import LimitsConfig, ModelConfig
-from windlass.gateway.models.enforced import EnforcedModel
-from windlass.gateway.models.upstream import Upstream, failure_text
+from windlass.gateway.models.wrappers import EnforcedModel, Upstream, failure_text
 from windlass.jsontext import LARGE, by_size
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan

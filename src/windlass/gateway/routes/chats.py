@@ -29,7 +29,7 @@ from windlass.gateway.openapi.operations import (
 )
 from windlass.gateway.routes.runs import MAX_LISTED, read_limit
 from windlass.gateway.runs.chats import Chats, chosen_title, current_runs, is_title
-from windlass.gateway.runs.search import excerpt, text_of_messages
+from windlass.gateway.runs.summaries import excerpt, text_of_messages
 from windlass.runs.records import TITLE_CHARS, RunRecord, start_order
 from windlass.wires.body import read_as
 from windlass.wires.chat.messages import encode_message

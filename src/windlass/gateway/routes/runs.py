@@ -57,14 +57,14 @@ from windlass.gateway.runs.lookup import (
     found_run,
 )
 from windlass.gateway.runs.run_json import FAILED_REASONS, run_fields
-from windlass.gateway.runs.search import text_of_run
+from windlass.gateway.runs.summaries import text_of_run
 from windlass.jsontext import by_size, encode_any_json, offloaded
 from windlass.loop.history import History
+from windlass.runs.control import StoredRun
 from windlass.runs.encoding import are_large
 from windlass.runs.event_log import PAGE_BYTES
 from windlass.runs.export import Export, exported
 from windlass.runs.records import RunRecord
-from windlass.runs.stored_run import StoredRun
 from windlass.wires.body import read_as
 from windlass.wires.chat.types import ChatCompletion, ChatCompletionRequest, RunEventJson
 from windlass.wires.chat.write_events import HEARTBEAT

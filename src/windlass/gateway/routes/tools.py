@@ -38,7 +38,7 @@ from windlass.gateway.tools.sessions import HEADER as SESSION_HEADER
 from windlass.gateway.tools.sessions import sessions_of
 from windlass.jsontext import by_size
 from windlass.tool import Tool
-from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.toolsets.mcp.options import SEPARATOR
 from windlass.wires.body import read_as
 from windlass.wires.errors import Problem
 from windlass.wires.fields import Count, Field, Json

@@ -11,7 +11,7 @@ from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.registry import ModelRegistry
 from windlass.gateway.models.served_model import ServedModel
 from windlass.loop.executor import ToolExecutor
-from windlass.messaging.unreachable import NatsUnreachable
+from windlass.messaging import NatsUnreachable
 from windlass.tool import Tool
 from windlass.wires.errors import InvalidRequest, Problem
 

@@ -10,8 +10,8 @@ from windlass.errors import ConfigError
 from windlass.gateway.config import WorkersConfig
 from windlass.gateway.config.tool_loading import named_tools
 from windlass.loop.executor import ToolExecutor
+from windlass.messaging import NatsUnreachable
 from windlass.messaging.embedded import NatsServer
-from windlass.messaging.unreachable import NatsUnreachable
 from windlass.tool import Tool
 from windlass.toolsets.remote.bridge import Bridge
 

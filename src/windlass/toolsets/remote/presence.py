@@ -4,8 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from windlass.messaging.connection import Connection, Msg
-from windlass.messaging.subscribers import count_subscribers
+from windlass.messaging.connection import Connection, Msg, count_subscribers
 from windlass.toolsets.remote import subjects
 from windlass.toolsets.remote.directory import Directory, NoWorker, SessionWorker
 from windlass.toolsets.remote.frames import (

@@ -1,4 +1,4 @@
-"""Encodes a model request as the body of a Messages request, with schemas in Anthropic's subset. Pure."""
+"""Encodes a model request as the body of a Messages request, with schemas Anthropic reads. Pure."""
 
 import logging
 import re
