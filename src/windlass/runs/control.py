@@ -15,7 +15,7 @@ from windlass.errors import RunInterrupted, RunNotFound, StorageError, WindlassE
 from windlass.events import ApprovalResolved, Phase, RunEvent, StopReason
 from windlass.loop.history import History
 from windlass.reply import Reply
-from windlass.runs.event_log import Follower
+from windlass.runs.event_log import BatchFollower, Follower
 from windlass.runs.origin import shown_chars, with_stored_output
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order, RunRecord
@@ -38,7 +38,7 @@ class ServiceClosing(WindlassError):
     """The run service closes while a caller waits for another process. The order is stored."""
 
 
-class StoredEvents:
+class StoredEvents(BatchFollower):
     """Follows a run in a log, but does not wait for an interrupted run.
 
     After the last event of such a run it raises `RunInterrupted`, unless another process resumes
@@ -46,22 +46,12 @@ class StoredEvents:
     """
 
     def __init__(self, log: RunLog, run_id: str, after: int = 0) -> None:
+        super().__init__()
         self._log, self._run_id = log, run_id
         self._follower = log.follow(run_id, after)
-        self._unread: list[RunEvent] = []
         self._woken = False
         self._alone_since: float | None = None
         """Since when no process runs the run."""
-
-    def __aiter__(self) -> "StoredEvents":
-        return self
-
-    async def __anext__(self) -> RunEvent:
-        while not self._unread:
-            if self._follower.over:
-                raise StopAsyncIteration
-            self._unread = (await self.some(3600.0))[::-1]
-        return self._unread.pop()
 
     async def some(self, seconds: float) -> list[RunEvent]:
         loop = asyncio.get_running_loop()
@@ -78,8 +68,8 @@ class StoredEvents:
                 return []
 
     @property
-    def over(self) -> bool:
-        return self._follower.over and not self._unread
+    def _ended(self) -> bool:
+        return self._follower.over
 
     def wake(self) -> None:
         self._woken = True

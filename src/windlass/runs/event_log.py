@@ -2,8 +2,9 @@
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from msgspec.structs import replace
 
@@ -229,7 +230,38 @@ class MemoryFollower:
         return self._log.closed or (bool(self._events) and self._events[-1].done)
 
 
-class PollingFollower:
+class BatchFollower(ABC):
+    """A follower that gets events in batches, and returns them one by one when it is iterated."""
+
+    def __init__(self) -> None:
+        self._unread: list[RunEvent] = []
+        """The next events, last event first."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RunEvent:
+        while not self._unread:
+            if self._ended:
+                raise StopAsyncIteration
+            self._unread = (await self.some(3600.0))[::-1]
+        return self._unread.pop()
+
+    @property
+    def over(self) -> bool:
+        return self._ended and not self._unread
+
+    @property
+    @abstractmethod
+    def _ended(self) -> bool:
+        """Whether all events have been fetched."""
+
+    @abstractmethod
+    async def some(self, seconds: float) -> list[RunEvent]:
+        """The next events; none if there are none within that time."""
+
+
+class PollingFollower(BatchFollower):
     """A position in a log that another process writes. Reads the log at intervals.
 
     `hurry` makes it read at once.
@@ -242,35 +274,25 @@ class PollingFollower:
         interval: float = 0.025,
     ) -> None:
         """`read` returns the events after a number; None if no more will ever come."""
+        super().__init__()
         self._read = read
         self._position = position
         self._interval = interval
-        self._unread: list[RunEvent] = []
-        self._ended = self._woken = False
+        self._has_ended = self._woken = False
         self._news = asyncio.Event()
-
-    def __aiter__(self) -> "PollingFollower":
-        return self
-
-    async def __anext__(self) -> RunEvent:
-        while not self._unread:
-            if self._ended:
-                raise StopAsyncIteration
-            self._unread = (await self.some(3600.0))[::-1]
-        return self._unread.pop()
 
     async def some(self, seconds: float) -> list[RunEvent]:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        while not self._ended:
+        while not self._has_ended:
             self._news.clear()
             events = await self._read(self._position)
             if events is None:
-                self._ended = True
+                self._has_ended = True
                 break
             if events:
                 self._position = events[-1].seq
-                self._ended = events[-1].done
+                self._has_ended = events[-1].done
                 return events
             left = end - loop.time()
             if left <= 0 or self._woken:
@@ -284,8 +306,8 @@ class PollingFollower:
         return []
 
     @property
-    def over(self) -> bool:
-        return self._ended and not self._unread
+    def _ended(self) -> bool:
+        return self._has_ended
 
     def wake(self) -> None:
         self._woken = True

@@ -1,6 +1,4 @@
-"""Reads the JSON body of a request, field by field, and checks its tools. Pure.
-
-Errors name the field.
+"""Reads the JSON body of a request, field by field. Errors name the field. Pure.
 
 JSON is read strictly: NaN, Infinity and invalid UTF-8 are refused. One exception: the escape of a
 lone surrogate is read as U+FFFD, because clients split texts between the halves of a pair. A body
@@ -25,9 +23,7 @@ from windlass.jsontext import (
     outline,
     with_whole_pairs,
 )
-from windlass.schema import expanded_size
 from windlass.wires.errors import InvalidRequest
-from windlass.wires.fields import JsonObject
 
 T = TypeVar("T")
 MAX_VALUES = 200_000
@@ -255,18 +251,3 @@ def read_as(kind: type[T], body: bytes, said: str, max_depth: int) -> T:
         raise InvalidRequest(
             f"The body is not {said}: {error}", field[1] if field else None
         ) from None
-
-
-MAX_EXPANDED = 20_000
-"""The maximum number of subschemas in a schema after its references are expanded."""
-
-
-def invalid_tool(place: str, message: str) -> InvalidRequest:
-    return InvalidRequest(f"{place}: {message}", place, "invalid_tool")
-
-
-def check_expanded_size(schema: JsonObject, place: str) -> None:
-    """Raises `InvalidRequest` for a small schema whose references make it huge."""
-    has_definitions = "$defs" in schema or "definitions" in schema
-    if has_definitions and expanded_size(schema, MAX_EXPANDED) > MAX_EXPANDED:
-        raise invalid_tool(place, f"its references expand to more than {MAX_EXPANDED} schemas")

@@ -15,7 +15,6 @@ from windlass.content import (
     AnyPart,
     FileData,
     FunctionCall,
-    FunctionDeclaration,
     FunctionResponse,
     GoogleSearch,
     InlineData,
@@ -29,10 +28,18 @@ from windlass.errors import ConfigError
 from windlass.jsontext import compact_json
 from windlass.model import AUTO, NONE, Settings, ToolChoice
 from windlass.request import ClientTools, PartKind, PartPlace, RequestLimits, RunRequest
-from windlass.tool import InvalidSchema, Tool, as_tools
+from windlass.tool import InvalidSchema, Tool
 from windlass.tool.declarations import normalised_parameters
-from windlass.wires.body import Fields, check_expanded_size, decoded, fields_of, invalid_tool
+from windlass.wires.body import Fields, fields_of
 from windlass.wires.calls import in_call_order
+from windlass.wires.client_tools import (
+    add_tool,
+    check_number_of_tools,
+    check_tool_texts,
+    declared_tool,
+    invalid_tool,
+    tool_entries,
+)
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text, rest
 from windlass.wires.gemini.messages import (
@@ -286,20 +293,10 @@ _NOT_TOOLS = frozenset({"mcpServers"})
 
 def read_tools(data: bytes, limits: RequestLimits) -> list[Tool]:
     """The client's functions, and tools of Google's service. Raises `InvalidRequest`."""
-    items = as_list(decoded(data, "tools", limits.max_json_depth))
-    if items is None:
-        raise InvalidRequest("tools: must be a list", "tools")
     tools: dict[str, Tool] = {}
-    for place, tool in _tools(items):
-        if tool.name in tools:
-            raise invalid_tool(f"{place}.name", f"two tools are named {tool.name!r}")
-        tools[tool.name] = tool
-    if len(tools) > limits.max_tools:
-        raise InvalidRequest(
-            f"tools: {len(tools)} tools exceed the limit of {limits.max_tools}",
-            "tools",
-            "too_many_tools",
-        )
+    for place, tool in _tools(tool_entries(data, limits)):
+        add_tool(tools, tool, place)
+    check_number_of_tools(tools, limits)
     return list(tools.values())
 
 
@@ -342,24 +339,12 @@ def _function(value: Any, place: str) -> Tool:
     if function is None:
         raise invalid_tool(place, "must be an object with a name")
     function = camel_keys(function)
-    if not isinstance(function.get("name"), str):
-        raise invalid_tool(f"{place}.name", "must be a string")
-    if not isinstance(function.get("description"), str | None):
-        raise invalid_tool(f"{place}.description", "must be a string")
+    check_tool_texts(function, place)
     key = "parameters" if function.get("parameters") is not None else "parametersJsonSchema"
     known = {"name": function["name"], "description": function.get("description") or ""}
     if function.get(key) is not None:
         known["parameters"] = function[key]
-    try:
-        (tool,) = as_tools([known])
-    except InvalidSchema as error:
-        at = f"{place}.{key}{error.place.removeprefix('parameters')}"
-        raise invalid_tool(at, f"not a schema: {error.reason}") from None
-    except ConfigError as error:
-        raise invalid_tool(f"{place}.name", str(error)) from None
-    if isinstance(declaration := tool.declaration, FunctionDeclaration):
-        check_expanded_size(declaration.parameters, f"{place}.{key}")
-    return tool
+    return declared_tool(known, place, key, "schema")
 
 
 def read_tool_choice(tool_config: Any) -> ToolChoice:

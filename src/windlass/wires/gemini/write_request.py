@@ -189,11 +189,12 @@ _KEPT = (
     "maximum",
     "propertyOrdering",
 )
-_FORMATS = {
+FORMATS = {
     "string": ("date-time", "enum"),
     "number": ("float", "double"),
     "integer": ("int32", "int64"),
 }
+"""The formats that Gemini accepts, by type."""
 _ANYTHING: Schema = {"type": "STRING"}
 
 
@@ -242,7 +243,7 @@ def _shape(schema: Schema, definitions: Schema, inside: tuple[str, ...]) -> Sche
         return {"type": "STRING", "enum": [enumerated(value) for value in values]}
     kind = as_text(schema.get("type")) or ("object" if "properties" in schema else "string")
     shape: Schema = {"type": kind.upper()}
-    if schema.get("format") in _FORMATS.get(kind, ()):
+    if schema.get("format") in FORMATS.get(kind, ()):
         shape["format"] = schema["format"]
     if kind == "array":
         shape["items"] = _converted(schema.get("items"), definitions, inside)

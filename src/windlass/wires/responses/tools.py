@@ -11,12 +11,17 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from windlass.content import FunctionDeclaration
-from windlass.errors import ConfigError
 from windlass.model import AUTO, ToolChoice
 from windlass.request import RequestLimits
-from windlass.tool import InvalidSchema, Tool, as_tools
-from windlass.wires.body import check_expanded_size, decoded, invalid_tool
+from windlass.tool import Tool
+from windlass.wires.client_tools import (
+    add_tool,
+    check_description,
+    check_number_of_tools,
+    declared_tool,
+    invalid_tool,
+    tool_entries,
+)
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
@@ -190,12 +195,7 @@ def read_tools(source: bytes, limits: RequestLimits) -> ReadTools:
             if len(_cache) >= _MAX_CACHED_LISTS:
                 _cache.clear()
             _cache[source] = known
-    if len(known.tools) > limits.max_tools:
-        raise InvalidRequest(
-            f"tools: {len(known.tools)} tools exceed the limit of {limits.max_tools}",
-            "tools",
-            "too_many_tools",
-        )
+    check_number_of_tools(known.tools, limits)
     return known
 
 
@@ -215,9 +215,7 @@ def client_tools(source: bytes, limits: RequestLimits) -> Sequence[Tool]:
 
 
 def _read(source: bytes, limits: RequestLimits) -> ReadTools:
-    items = as_list(decoded(source, "tools", limits.max_json_depth))
-    if items is None:
-        raise InvalidRequest("tools: must be a list", "tools")
+    items = tool_entries(source, limits)
     tools: dict[str, Tool] = {}
     mcp: list[McpTool] = []
     hosted: list[JsonObject] = []
@@ -231,10 +229,7 @@ def _read(source: bytes, limits: RequestLimits) -> ReadTools:
                 _check_namespace(fields, kind, place)
                 for number, (namespace, inner) in enumerate(members(fields)):
                     at = f"{place}.tools[{number}]" if kind == "namespace" else place
-                    tool = _tool(inner, namespace, at)
-                    if tool.name in tools:
-                        raise invalid_tool(f"{at}.name", f"two tools are named {inner['name']!r}")
-                    tools[tool.name] = tool
+                    add_tool(tools, _tool(inner, namespace, at), at, inner["name"])
             case "mcp":
                 mcp.append(_mcp(fields, place))
             case str():
@@ -259,8 +254,7 @@ def _tool(fields: JsonObject, namespace: str, place: str) -> Tool:
     name = as_text(fields.get("name"))
     if not name:
         raise invalid_tool(f"{place}.name", "must be a non-empty string")
-    if not isinstance(fields.get("description"), str | None):
-        raise invalid_tool(f"{place}.description", "must be a string")
+    check_description(fields, place)
     is_custom = fields.get("type") == "custom"
     strict = fields.get("strict")
     declared: JsonObject = {
@@ -270,15 +264,7 @@ def _tool(fields: JsonObject, namespace: str, place: str) -> Tool:
         "strict": strict if isinstance(strict, bool) and not is_custom else None,
     }
     given = {key: value for key, value in declared.items() if value is not None}
-    try:
-        (tool,) = as_tools([given])
-    except InvalidSchema as error:
-        raise invalid_tool(f"{place}.{error.place}", f"not a JSON Schema: {error.reason}") from None
-    except ConfigError as error:
-        raise invalid_tool(f"{place}.name", str(error)) from None
-    if isinstance(declaration := tool.declaration, FunctionDeclaration):
-        check_expanded_size(declaration.parameters, f"{place}.parameters")
-    return tool
+    return declared_tool(given, place)
 
 
 def _custom_description(fields: JsonObject) -> str:
