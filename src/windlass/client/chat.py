@@ -30,7 +30,7 @@ from windlass.runs.run import AsyncRun
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
-"""Numbers the runs of clients without a log."""
+"""The numbers of runs, for clients without a log."""
 
 
 class ChatClient(Protocol):
@@ -131,7 +131,7 @@ class AsyncChat:
         return AsyncStream(start, kind)
 
     async def add(self, item: Prompt, role: str | None = None) -> "AsyncChat":
-        """Adds to the conversation without asking the model, and returns the chat.
+        """Adds messages without a request to the model, and returns the chat.
 
         By default texts and parts have the role `user`, calls `assistant` and results `tool`;
         `role` changes that (`"model"` means `assistant`). Messages have their own role. With a log,

@@ -142,10 +142,10 @@ def check_of(
     """Returns the check of a run; None without `output`. Raises `ConfigError`."""
     if output is None:
         if validator is not None:
-            raise ConfigError("output_validator needs output=")
+            raise ConfigError("output_validator needs output=: pass the type of the answer")
         return None
     if options.get("response_schema") is not None:
-        raise ConfigError("output and response_schema exclude each other")
+        raise ConfigError("output and response_schema exclude each other: pass only one of them")
     kind = type_of(output)
     spec = replace(
         kind.spec,
@@ -157,7 +157,7 @@ def check_of(
 
 
 class ResumedOutputs:
-    """The types and the validator that a resumed run finds its own in."""
+    """The types of answers and the validator for runs that are resumed."""
 
     def __init__(self, outputs: Iterable[Any], validator: OutputValidator | None) -> None:
         self._types = [type_of(each) for each in outputs]

@@ -72,7 +72,7 @@ EXPIRE_SECONDS = 60.0
 
 
 class Gateway:
-    """The state of a gateway. Belongs to one event loop.
+    """The state of a gateway, for one event loop.
 
     `models`, `tools` and `executor` replace those of the configuration. The executor runs every
     call: of models, of clients (`/v1/tools/NAME/call`) and of workers.
@@ -170,7 +170,7 @@ class Gateway:
     ) -> GatewayRun:
         """Starts a run that only makes this call. Raises `Refused`.
 
-        Cancel the caller if the client leaves while it waits for a slot.
+        To withdraw a call whose client disconnects before a slot is free, cancel this coroutine.
         """
         exchange.model = served.name
         if not self.service.is_opened:
@@ -188,7 +188,7 @@ class Gateway:
         entered: ExitStack,
         request: RunRequest | None = None,
     ) -> GatewayRun:
-        """Starts a planned run when there is a slot. `entered` is left when the run ends."""
+        """Starts a planned run when a slot is free. Closes `entered` when the run ends."""
         plan, origin = planned
         budget = self.budgets.of(exchange.key, plan.run_id)
         if budget is not None:
@@ -264,7 +264,7 @@ class Gateway:
         )
 
     def _revive(self, resumed: ResumedRun) -> GatewayRun:
-        """Starts a resumed run. It counts, and is observed, like a new one."""
+        """Starts a resumed run. Limits, metrics and traces treat it like a new one."""
         record, origin = resumed.record, resumed.origin
         served = self.registry.find(record.model)
         key = next((key for key in self.config.keys if key.name == record.owner), None)
@@ -399,7 +399,7 @@ class Gateway:
             await self.member.aclose()
 
     def _finished(self, run: GatewayRun) -> GatewayRun | FinishedRun:
-        """The compact form of a done run; the run itself if its log was closed before its end."""
+        """The compact form of a finished run, or the run itself if its log closed before its end."""
         if run.log.closed or not run.log.ended:
             return run
         return FinishedRun(run, None if run.log.settled is None else self.service.log)
@@ -430,14 +430,14 @@ class Gateway:
         return fleet_counter(runs, self.service.log)
 
     def _spending_store(self) -> SpendingStore:
-        """Where the spending of keys is stored: with the runs."""
+        """The store of what keys have spent, which is that of the runs."""
         if not isinstance(self._counter, LocalCounter | Member):
             return cast("FleetCounter", self._counter)
         log = self.service.log
         return FileSpending(log) if isinstance(log, SharedCounters) else MemorySpending()
 
     def _check_price(self, key: KeyConfig | None, served: ServedModel) -> None:
-        """Refuses a model without prices for a key with a budget of cost."""
+        """Refuses a model without prices if the key has a cost budget."""
         if has_cost_budget(key) and served.config.prices is None:
             message = f"model: this key has a budget of cost, and {served.name!r} has no prices"
             raise Refused(Problem(403, message, "no_prices", "model"))
@@ -472,7 +472,7 @@ def _forget_at_end(budget: RunSpending | None, run: GatewayRun) -> None:
 
 
 async def _never() -> None:
-    """Waits forever: this client is not noticed when it leaves."""
+    """Waits forever: nothing reports when this client disconnects."""
     await asyncio.Event().wait()
 
 

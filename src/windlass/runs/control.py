@@ -51,7 +51,7 @@ class StoredEvents(BatchFollower):
         self._follower = log.follow(run_id, after)
         self._woken = False
         self._alone_since: float | None = None
-        """Since when no process runs the run."""
+        """When the run was first seen without a process; None while it has one."""
 
     async def some(self, seconds: float) -> list[RunEvent]:
         loop = asyncio.get_running_loop()
@@ -92,9 +92,9 @@ class RunControl:
     def __init__(
         self, log: RunLog, *, stop_seconds: float | None = None, decision_seconds: float = 0.0
     ) -> None:
-        """The times limit how long a stop or a decision waits for the process that runs the run.
+        """The maximum times that a stop or a decision waits for the process that runs the run.
 
-        With None, a stop waits until that process has stopped it, or has exited.
+        With None, a stop waits until that process has stopped the run, or has exited.
         """
         self.log = log
         self._stop_seconds, self._decision_seconds = stop_seconds, decision_seconds
@@ -112,7 +112,7 @@ class RunControl:
         return None if cause is None else NOT_WRITTEN.format(cause=cause)
 
     def lose(self, run_id: str, failure: WindlassError) -> None:
-        """Notes that the log of this run has failed. It is resumed when the log works again."""
+        """Records that the log of this run has failed. The run resumes when the log works again."""
         self._lost[run_id] = failure
 
     def found(self, run_id: str) -> WindlassError | None:
@@ -133,10 +133,10 @@ class RunControl:
         return replace(record, ended=stopped, reason="stopped")
 
     async def stop(self, record: RunRecord) -> None:
-        """Orders the process that runs the run to stop it, and waits for that.
+        """Orders the process of a run to stop it, and waits until it has.
 
-        The order is stored: an interrupted run stops as soon as a process resumes it. A run of
-        this process that waits for a writable log stops at once. Raises `ServiceClosing`.
+        The order is stored: an interrupted run stops as soon as a process resumes it. A run of this
+        process that waits for a writable log stops at once. Raises `ServiceClosing`.
         """
         if record.id in self._lost and self.trouble is not None:
             self._stops[record.id] = time.time()

@@ -41,7 +41,7 @@ class Follower(Protocol):
         ...
 
     def wake(self) -> None:
-        """Makes a waiting `some` return what there is."""
+        """Makes a waiting `some` return the available events now."""
         ...
 
 
@@ -93,7 +93,7 @@ class MemoryLog:
         self.extend((event,))
 
     def extend(self, events: Sequence[RunEvent]) -> None:
-        """Appends events that came together, so that they have the same time."""
+        """Appends events that arrived together. They get the same time."""
         if not events or self.ended or self.closed:
             return
         self.ended = events[-1].done
@@ -132,7 +132,7 @@ class MemoryLog:
         return MemoryFollower(self, after)
 
     def close(self, failure: WindlassError | None = None) -> None:
-        """Closes the log without ending the run. Readers get the past events, then `failure`."""
+        """Closes the log without ending the run. Readers receive its events, then `failure`."""
         self.closed, self.failure = True, failure
         if failure is not None and self.on_failure is not None:
             self.on_failure()
@@ -273,7 +273,7 @@ class PollingFollower(BatchFollower):
         position: int,
         interval: float = 0.025,
     ) -> None:
-        """`read` returns the events after a number; None if no more will ever come."""
+        """`read` returns the events after a number; None after the last event of the log."""
         super().__init__()
         self._read = read
         self._position = position
@@ -326,7 +326,7 @@ def _steady_clock(after: float) -> Callable[[], float]:
 
 
 def _not_decreasing(clock: Callable[[], float], last: float) -> Callable[[], float]:
-    """Returns the clock, but the last time again when it steps back."""
+    """Returns a clock that never steps back: it repeats its last time instead."""
 
     def now() -> float:
         nonlocal last

@@ -82,7 +82,7 @@ def header_problem(header: tuple[str, str]) -> str | None:
 
 
 def variable_problem(name: str, environ: Mapping[str, str]) -> str | None:
-    """Does not repeat an unusual name: it may be the key itself, in the wrong place."""
+    """Does not repeat an unusual name, because it may be the key itself."""
     if environ.get(name):
         return None
     if _USUAL_VARIABLE.fullmatch(name):

@@ -65,7 +65,7 @@ def models_in(
 
 
 def check_function_calling(environ: Mapping[str, str], problems: ConfigProblems) -> None:
-    """Adds a problem for each invalid function calling variable."""
+    """Adds a problem for each invalid variable of function calling."""
     for name, value in environ.items():
         try:
             function_calling_settings({name: value})
@@ -76,7 +76,7 @@ def check_function_calling(environ: Mapping[str, str], problems: ConfigProblems)
 def _fields(
     values: Mapping[str, Any], sources: Mapping[str, str], problems: ConfigProblems
 ) -> dict[str, Any]:
-    """The valid fields; a problem names the variable or the option of its value."""
+    """The valid fields. A problem names the variable or option that it concerns."""
 
     def report(place: ConfigPath, message: str, severity: Severity = "error", /) -> None:
         problems.add_outside(sources[str(place[0])], message, severity)

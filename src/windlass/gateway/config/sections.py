@@ -36,7 +36,7 @@ _KIND_NAMES: dict[type, str] = {
 
 
 class Report(Protocol):
-    """Receives a problem and its place within a table."""
+    """A function that receives a problem and its place in a table."""
 
     def __call__(
         self, place: ConfigPath, message: str, severity: Severity = "error", /
@@ -75,7 +75,7 @@ def report_unknown(table: Iterable[str], known: Collection[str], report: Report)
 
 
 def description(kind: Any) -> str:
-    """What a setting of this type must be."""
+    """What a setting of this type must be, for messages."""
     for note in annotations(kind):
         if isinstance(note, Meta) and note.description:
             return note.description
@@ -164,7 +164,7 @@ class FileReader:
         return ConfigFile(**{name: value for name, value in given.items() if value is not None})
 
     def _section(self, kind: Any, value: object, name: str) -> Any:
-        """A table, tables by name, or a list of tables, as the section's type says."""
+        """A table, tables by name, or a list of tables, depending on the section's type."""
         structs = (kind, *get_args(kind))
         struct = next(s for s in structs if isinstance(s, type) and issubclass(s, Struct))
         if get_origin(kind) is tuple:
@@ -188,7 +188,7 @@ class FileReader:
     def _table(
         self, kind: type[S], value: object, place: ConfigPath, form: str, **given: Any
     ) -> S | None:
-        """The struct of a table; None if it is no table, or a required setting is missing."""
+        """The struct of a table; None if the value is not a table or lacks a required setting."""
         table = self._as_table(value, place, form)
         if table is None:
             return None

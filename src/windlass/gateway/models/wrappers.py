@@ -93,10 +93,10 @@ log = logging.getLogger("windlass.gateway")
 
 
 def failure_text(run_id: str, error: BaseException) -> str:
-    """The text in a run's events of the error that ended it. Clients read it.
+    """The text of an error that ended a run, for the run's events, which clients read.
 
     Windlass's own errors keep their text, except storage errors, which name files. Any other error
-    is logged, and clients read only that the server failed.
+    is logged, and clients only read that the server failed.
     """
     if isinstance(error, WindlassError) and not isinstance(error, StorageError):
         return str(error) or type(error).__name__

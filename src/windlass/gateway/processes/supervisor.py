@@ -73,7 +73,7 @@ class _Process:
             self.writer.write(encode(message))
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        """Sends a signal that ends the process, which is not replaced then."""
+        """Sends a signal that ends the process. An ended process is not replaced."""
         self.is_leaving = True
         if self.process.returncode is None:
             self.process.send_signal(number)
@@ -85,7 +85,7 @@ class Supervisor:
     def __init__(
         self, command: Sequence[str], count: int, listener: socket.socket, assigned: Assignment
     ) -> None:
-        """`assigned` has what all processes get; the descriptors are added to it."""
+        """`assigned` has the resources of all processes. The descriptors are added to it."""
         self._command, self._count, self._listener = command, count, listener
         self._assigned = assigned
         self._folder = Path()
@@ -282,7 +282,7 @@ def python_command(arguments: Sequence[str]) -> list[str]:
 
 
 class _Search(Struct):
-    """A question of one process, and the processes that have not answered it."""
+    """A search of one process, and the processes that have not answered yet."""
 
     asker: int
     question: int
@@ -290,7 +290,10 @@ class _Search(Struct):
 
 
 class Searches:
-    """Passes each question to the other processes, and answers it when all of them have."""
+    """Passes each search for runs to the other processes, and answers it when all have answered.
+
+    A run may be only in the memory of one process.
+    """
 
     def __init__(self, send: Callable[[int, FromSupervisor], None]) -> None:
         self._send = send
@@ -305,13 +308,13 @@ class Searches:
         self._settle(number, search)
 
     def stored(self, process: int, number: int) -> None:
-        """The process has stored what it had of this search."""
+        """The process has stored its runs for this search."""
         if (search := self._open.get(number)) is not None:
             search.asked.discard(process)
             self._settle(number, search)
 
     def remove(self, process: int) -> None:
-        """The process has exited, and answers no more."""
+        """The process has exited, and will not answer."""
         for number, search in list(self._open.items()):
             search.asked.discard(process)
             self._settle(number, search)
@@ -350,7 +353,7 @@ def serve_processes(
 
 
 async def _assigned(config: GatewayConfig, folder: Path, stack: AsyncExitStack) -> Assignment:
-    """What all processes share: a file of runs and a NATS server, unless they are configured."""
+    """The shared resources: a file of runs and a NATS server, unless they are configured."""
     runs, workers = config.runs, config.workers
     file = None if runs.path or runs.nats else str(folder / "runs.db")
     nats: str | None = None

@@ -120,7 +120,7 @@ PATHS: Paths = {
 }
 
 CHATS_PAGE = 100
-"""How many runs the first read of a list of chats returns; later reads return more."""
+"""The number of runs in the first read for a list of chats. Later reads are larger."""
 
 
 class ChatRoutes:
@@ -179,7 +179,7 @@ class ChatRoutes:
                     continue
                 seen.add(chat)
                 runs = await self._runs_of(owner, chat)
-                # Otherwise it comes before the start, or was deleted meanwhile.
+                # Otherwise it precedes the start of this page, or was deleted meanwhile.
                 if runs and (before is None or start_order(runs[0]) < start_order(before)):
                     yield runs
             if len(page) < size:

@@ -50,7 +50,7 @@ PATHS: Paths = {
 
 
 class ChatCompletions:
-    """The endpoint, as plain ASGI: the gateway spends most of its time here."""
+    """The endpoint, as plain ASGI, because it serves most of the requests."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -141,7 +141,7 @@ NO_METADATA: dict[str, str] = {}
 
 
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a record changes in its conversation. It is stored in the `answer` of its origin."""
+    """The change that a record makes to its conversation. It is stored in the origin's `answer`."""
 
     metadata: dict[str, str] | None = None
     removed: tuple[str, ...] = ()
@@ -159,7 +159,7 @@ def change_of(record: RunRecord) -> Change:
 
 
 class Before(Struct, frozen=True):
-    """What a conversation consists of before a run."""
+    """The contents of a conversation before a run."""
 
     messages: tuple[Message, ...] = ()
     calls: Mapping[str, str] = {}
@@ -201,7 +201,7 @@ class StoredConversation:
         return {**head, "created_at": created, "metadata": metadata}
 
     async def items(self) -> list[JsonObject]:
-        """All items, oldest first: what each run was asked, and what it answered."""
+        """All items, oldest first: the input and the output of each run."""
         removed = {item for record in self.runs for item in change_of(record).removed}
         items: list[JsonObject] = []
         before = Before()
@@ -293,7 +293,7 @@ class StoredConversation:
 
 
 def _spoken(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages after the system messages at the start, which belong to no request."""
+    """The messages without the system messages at the start, which are no part of a request."""
     return tuple(dropwhile(lambda message: message.role == "system", messages))
 
 
@@ -340,7 +340,7 @@ class ConversationRoutes:
                 return json_response(conversation.fields())
 
     async def items(self, request: Request) -> Response:
-        """Lists the items, or adds some."""
+        """Lists the items, or adds items."""
         conversation = await self._found(request)
         if request.method != "POST":
             return json_response(asked_page(await conversation.items(), request))

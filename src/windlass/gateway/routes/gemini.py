@@ -183,7 +183,7 @@ def _as_json(send: Send) -> Send:
 
 
 def _in_terms_of_wire(error: InvalidRequest) -> InvalidRequest:
-    """The error with this wire's name of the field."""
+    """The error, with the field's name on this wire."""
     if error.param != "tool_choice":
         return error
     said = error.message.replace("tool_choice", CALLING, 1)
@@ -215,7 +215,7 @@ def _head(run: GatewayRun) -> AnswerHead:
 
 
 class CountTokens:
-    """`:countTokens`: an estimate of what the model would receive."""
+    """`:countTokens`: estimates the tokens that the model would receive."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -32,7 +32,7 @@ from windlass.wires.fields import Count, Json, JsonObject, as_list, as_object
 from windlass.wires.gemini.write_events import model_fields
 
 ANTHROPIC_VERSION = "anthropic-version"
-"""The header by which Anthropic's clients are recognized; they expect lists of their own form."""
+"""The header that identifies Anthropic's clients, which expect lists in Anthropic's form."""
 
 
 class ModelSettingsJson(Json):
@@ -155,7 +155,7 @@ PATHS: Paths = {
 
 
 class InfoRoutes:
-    """Endpoints that answer from the gateway's state, without a run."""
+    """Endpoints that return the state of the gateway, without a run."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -247,7 +247,7 @@ def model_title(target: str) -> str:
 
 
 def _is_google_client(request: Request) -> bool:
-    """Whether Google's SDK asks: it uses the same path as OpenAI's."""
+    """Whether the client is Google's SDK, which uses the same path as OpenAI's."""
     return "x-goog-api-client" in request.headers or "x-goog-api-key" in request.headers
 
 
@@ -277,7 +277,7 @@ GENERAL = (
     "Write a Python function that checks whether a word is a palindrome.",
     "List five ideas for a rainy weekend.",
 )
-"""For a model with few tools or none."""
+"""Prompts for a model with few tools or none."""
 OVERVIEW = "What can you do? List your tools with one sentence each."
 
 

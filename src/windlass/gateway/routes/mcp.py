@@ -51,7 +51,7 @@ REFUSED = -32000
 MAX_RUNS = 50
 """How many of the newest runs are searched for results."""
 MAX_WAITING = 1000
-"""How many calls may wait for their users at once; a client may never come back to its call."""
+"""The maximum number of calls that wait for their users; some clients never return to a call."""
 NOT_WAITING = "The call does not wait for an answer any more."
 _STATE = "windlass-run:"
 """The start of the state of a call that waits for an answer of its user."""
@@ -61,7 +61,7 @@ class GatewayTools:
     """The tools of a gateway. A request gets the tools of its key's models."""
 
     def __init__(self, gateway: Gateway, *, every: bool = False) -> None:
-        """With `every`, a request without a key gets the tools of no model too."""
+        """With `every`, a request without a key also gets tools that no model offers."""
         self._gateway, self._every = gateway, every
         self._waiting: dict[str, ServedCall] = {}
         """The first calls of runs that wait for their users, by run id."""
@@ -157,8 +157,8 @@ class GatewayTools:
     async def _repeated(self, run_id: str, tool: Tool, call: ServedCall) -> tuple[GatewayRun, int]:
         """A new run for a call that waited for its approval when the gateway was stopped.
 
-        Its tool had not started. No other call of an earlier process can be continued, and no call
-        of a run that still waits in another gateway.
+        The tool of such a call had not started. Other calls of an earlier process cannot be
+        continued, nor calls of a run that still waits in another gateway.
         """
         try:
             stored = await self._gateway.find(run_id, exchange_in(call.context).owner)
@@ -183,7 +183,7 @@ class GatewayTools:
     async def _answer(
         self, run: GatewayRun, call: ServedCall, after: int
     ) -> FunctionResponse | types.InputRequiredResult:
-        """The result of the run's call; or the question that the client answers first."""
+        """The result of the run's call, or the question that the client must answer first."""
         asking: set[asyncio.Task[None]] = set()
         response: FunctionResponse | None = None
         try:
@@ -255,7 +255,7 @@ def _error(refused: Refused) -> MCPError:
 
 
 def bind_session(scope: Scope, owner: str) -> None:
-    """Makes a session belong to the key that opens it: the SDK compares the users."""
+    """Binds a session to the key that opens it: the SDK compares the users."""
     scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=owner, scopes=[]))
 
 
@@ -277,7 +277,7 @@ def tool_server(gateway: Gateway, *, name: str = "windlass", every: bool = False
 
 
 def _state_key(gateway: Gateway) -> bytes | None:
-    """The key for the state of waiting calls, if they are stored: it outlives the process."""
+    """The key for the state of waiting calls. If they are stored, it survives a restart."""
     if gateway.service.log is None:
         return None
     try:

@@ -21,7 +21,7 @@ from windlass.wires.responses.read_request import ResponseOptions, item_referenc
 from windlass.wires.responses.response import split_at_pause, waiting_calls
 
 ASKED = "asked"
-"""How many messages a request added to its conversation: a field of the run's `answer`."""
+"""The field of a run's `answer` with the number of messages that its request added."""
 SOCKET_MEMORY = "windlass.socket_memory"
 """The field of the scope of a request on a WebSocket."""
 MAX_KNOWN = 64
@@ -29,7 +29,7 @@ MAX_KNOWN = 64
 
 
 class SocketMemory:
-    """What a WebSocket remembers: ids of responses that are not stored, and a warm-up."""
+    """The memory of a WebSocket: ids of responses that are not stored, and a warm-up."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Message, ...]] = {}

@@ -1,4 +1,4 @@
-"""Responses and conversations among the runs of a gateway: how they are found and shown."""
+"""Finds responses and conversations among the runs of a gateway."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -115,7 +115,7 @@ class ResponseStore:
         return inherited(await self._gateway.planning.conversation_after(run))
 
     async def items(self, ids: Sequence[str], owner: str) -> Mapping[str, JsonObject]:
-        """The stored items with these ids, as far as they exist."""
+        """The stored items with these ids. Ids without an item are left out."""
         found: dict[str, JsonObject] = {}
         for response in dict.fromkeys(filter(None, map(response_of, ids))):
             try:

@@ -410,7 +410,7 @@ class ResponseInputs:
         self._gateway, self._requests = gateway, requests
 
     async def count(self, request: Request) -> Response:
-        """`POST /v1/responses/input_tokens`: an estimate of the input's tokens."""
+        """`POST /v1/responses/input_tokens`: estimates the tokens of the input."""
         asked = await self._asked(request)
         tools = [
             tool.declaration for tool in asked.tools.read(asked.tools.source, self._gateway.limits)
@@ -419,7 +419,7 @@ class ResponseInputs:
         return json_response({"object": "response.input_tokens", "input_tokens": tokens})
 
     async def compact(self, request: Request) -> Response:
-        """`POST /v1/responses/compact`: the conversation as a summary, in one opaque item."""
+        """`POST /v1/responses/compact`: returns a summary of the conversation, as one opaque item."""
         exchange = exchange_of(request.scope)
         asked = await self._asked(request)
         summarizing = RunRequest(
@@ -457,7 +457,7 @@ class ResponseInputs:
 
 
 def asked_page(items: Sequence[JsonObject], request: Request) -> JsonObject:
-    """The page of a list of items that the query asks for: `limit`, `order` and `after`.
+    """The requested page of a list of items, from `limit`, `order` and `after` of the query.
 
     Raises `InvalidRequest`.
     """

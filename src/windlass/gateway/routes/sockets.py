@@ -1,6 +1,6 @@
-"""The WebSocket at `/v1/responses`: one request in a frame, one event of its response in a frame.
+"""The WebSocket at `/v1/responses`: a frame has one request, or one event of its response.
 
-Each request takes the same way as over HTTP: authentication, limits, metrics and the access log.
+Each request is handled as over HTTP, with authentication, limits, metrics and the access log.
 """
 
 import asyncio

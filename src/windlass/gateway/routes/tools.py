@@ -217,7 +217,7 @@ class ToolRoutes:
 async def offered_tools(
     gateway: Gateway, exchange: Exchange, only: str | None = None
 ) -> dict[str, OfferedTool]:
-    """The tools of this key by name; with `only`, just the tool of that name.
+    """The tools of this key by name; with `only`, the tool of that name.
 
     If two tools have the same name, the tool of the first model wins. Raises `Refused` if the
     request names a session that its key may not use, or the gateway has no workers.
@@ -257,7 +257,7 @@ def _tools_of(
     workers: Mapping[str, Iterable[Tool]],
     only: str | None,
 ) -> list[tuple[Tool, str]]:
-    """The tools and origins that a run of this model gets; the gateway's own take precedence."""
+    """The tools of a run of this model, with their origins. The gateway's own take precedence."""
     own = _selected(offered, only)
     names = {tool.name for tool in own}
     tools = [

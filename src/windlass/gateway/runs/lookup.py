@@ -86,7 +86,9 @@ class ActiveRun:
         await self._run.stop()
 
     async def approve(self, decision: Decision) -> bool:
-        """Decides a waiting call, and waits until that is stored. False if no such call waits."""
+        """Decides about a waiting call, and waits until the decision is stored. False if none
+        waits.
+        """
         self._run.check_here()
         decided = self._run.approve(
             decision.call_id,
@@ -167,9 +169,9 @@ class PersistedRun:
 
 
 class FinishedRun:
-    """Holds the run's events as JSON, or no events if a log stores them.
+    """The compact form of an ended run: its events as JSON, or none if a log stores them.
 
-    Does not hold the run with its plan, its request and its reply.
+    It does not keep the run's plan, request and reply in memory.
     """
 
     __slots__ = (
@@ -231,7 +233,7 @@ class FinishedRun:
         return _states.decode(self._state).record
 
     def content(self) -> tuple[RunRecord, MemoryLog]:
-        """Its record as at its start, and its events, to store it."""
+        """The record as of the start of the run, and the events, to store the run."""
         begun = replace(self.record, ended=None, reason=None, error=None, events=0)
         return replace(begun, origin=self.origin.stored()), MemoryLog(self._decoded())
 

@@ -141,7 +141,7 @@ class RunPlanning:
 
 
 class DirectCall:
-    """A model that makes one given call, and says nothing about its result."""
+    """A model that makes one given call and then ends its turn without text."""
 
     name = "windlass/call"
 

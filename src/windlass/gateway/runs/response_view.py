@@ -37,12 +37,12 @@ MCP_SERVERS = "mcp_servers"
 
 
 def response_options(origin: Origin) -> ResponseOptions:
-    """What the request of a run chose; the defaults for a run of another wire."""
+    """The options in the request of a run; the defaults for a run of another wire."""
     return options_of(origin.answer) if origin.wire == WIRE else NO_OPTIONS
 
 
 class ResponseView:
-    """The response at one place of a run's log. Fed with the same log, it writes the same bytes.
+    """The response at one place of a run's log. The same log always gives the same bytes.
 
     A run that was started on another wire is shown with the defaults of this one.
     """

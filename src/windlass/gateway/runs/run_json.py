@@ -27,14 +27,14 @@ from windlass.wires.fields import JsonObject
 
 
 class RunState(Struct, frozen=True, kw_only=True):
-    """Where a run is now."""
+    """The current state of a run."""
 
     record: RunRecord
     phase: Phase
     mode: Mode | None = None
     done: bool = False
     problem: Problem | None = None
-    """Why a run that is done has no answer."""
+    """Why a finished run has no answer."""
 
 
 def head_of(record: RunRecord) -> CompletionHead:
@@ -89,7 +89,7 @@ def response_fields(record: RunRecord, reply: Reply, ids: CallIds, form: Form) -
 
 
 FAILED_REASONS: frozenset[StopReason] = frozenset({"error", "deadline", "malformed_call"})
-"""Why runs end whose status is `failed`."""
+"""The stop reasons of runs with the status `failed`."""
 
 
 def stored_problem(record: RunRecord) -> Problem | None:

@@ -23,7 +23,7 @@ HEADER, NAME = b"x-windlass-session", "X-Windlass-Session"
 
 
 class Sessions:
-    """Checks access to sessions and finds their tools; without workers there are none."""
+    """Checks access to sessions, and finds their tools."""
 
     def __init__(
         self, config: GatewayConfig, registry: ModelRegistry, executor: ToolExecutor

@@ -19,7 +19,7 @@ log = logging.getLogger("windlass.gateway")
 
 UNREACHABLE = "cannot reach the workers: NATS cannot be reached"
 RETRY_SECONDS = 0.25
-"""The pause between attempts to reach NATS; the connector may space them further."""
+"""The pause between attempts to reach NATS. The connector may add longer pauses."""
 REFUSED_SECONDS = 10.0
 """The pause after NATS has refused the connection."""
 WORKER_WAIT_SECONDS = 15.0
