@@ -399,7 +399,7 @@ class Gateway:
             await self.member.aclose()
 
     def _finished(self, run: GatewayRun) -> GatewayRun | FinishedRun:
-        """The compact form of a finished run, or the run itself if its log closed before its end."""
+        """The compact form of a finished run; the run itself if its log closed before its end."""
         if run.log.closed or not run.log.ended:
             return run
         return FinishedRun(run, None if run.log.settled is None else self.service.log)

@@ -65,7 +65,7 @@ class Connection:
         """Whether the connection is unused. If so, it is closed when lost, without reconnecting."""
         self._quiet = self._connecting = True
         self._attempts: int | None = None
-        """How many failed attempts end `open`; None for any number."""
+        """The number of failed attempts after which `open` raises; None means no limit."""
         self._away = False
         self._ping: asyncio.Task[None] | None = None
 
@@ -214,7 +214,7 @@ class Connection:
             self._keep(asyncio.create_task(_quietly(self.on_return())))
 
     async def _note(self, error: Exception) -> None:
-        """Logs an error; while the server is unreachable, only the first."""
+        """Logs an error. While the server is unreachable, logs only the first."""
         if self._connecting:
             self._failed_to_connect(error)
         lost = isinstance(error, OSError | StaleConnectionError)
@@ -224,7 +224,7 @@ class Connection:
         _warn(error)
 
     def _failed_to_connect(self, error: Exception) -> None:
-        """Ends `open` by raising, if the error is permanent or no attempts are left."""
+        """Makes `open` raise if the error is permanent or no attempts are left."""
         if self._attempts is not None:
             self._attempts -= 1
         # The client reports the error that is raised here once more, and would then try again.
@@ -283,7 +283,7 @@ async def connect(
     """Tries for some seconds, or each server `once`.
 
     Raises `NatsUnreachable` if no server answers, and `ConfigError` for permanent errors: a refused
-    user, a bad address, TLS. Neither contains a password.
+    user, a wrong address, TLS. The errors contain no password.
     """
     addresses = _addresses(servers)
     shown = _without_passwords(addresses)
@@ -370,7 +370,7 @@ class _TraceEvent(Struct):
 
 
 class Trace(Struct):
-    """What one server reports."""
+    """The report of one server."""
 
     events: list[_TraceEvent]
 

@@ -175,7 +175,7 @@ class StoredLog(MemoryLog):
         self._on_end(self._run_id)
 
     def _hurry(self) -> None:
-        """Writes in the next iteration of the event loop, with the events that arrive until then."""
+        """Writes in the next iteration of the event loop, with events that arrive until then."""
         if not self._hurried and self._pending:
             if self._alarm is not None:
                 self._alarm.cancel()

@@ -419,7 +419,7 @@ class ResponseInputs:
         return json_response({"object": "response.input_tokens", "input_tokens": tokens})
 
     async def compact(self, request: Request) -> Response:
-        """`POST /v1/responses/compact`: returns a summary of the conversation, as one opaque item."""
+        """`POST /v1/responses/compact`: summarises the conversation, in one opaque item."""
         exchange = exchange_of(request.scope)
         asked = await self._asked(request)
         summarizing = RunRequest(

@@ -125,7 +125,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def credentials_remedy(self) -> str:
-        """What its operator can do about refused credentials."""
+        """The remedy for refused credentials, for the operator."""
         if self.auth is not None:
             return f"log in again with `windlass mcp login {self.name or 'NAME'}`"
         return "set its token (`headers` or `auth`; in windlass.toml token_env, headers or auth)"

@@ -176,7 +176,7 @@ class _WatchedStream:
     def __init__(self, stream: Any, watch: Watch) -> None:
         self._stream, self._watch = stream, watch
         self.last_context: contextvars.Context | None = None
-        """The context of the last message, which the SDK runs its handler in."""
+        """The context of the last message, in which the SDK runs the message's handler."""
 
     async def receive(self) -> SessionMessage | Exception:
         return self._noticed(await self._stream.receive())
@@ -230,7 +230,7 @@ class TooLarge:
         self.start, self.end = start, end
 
     def error(self, limit: int) -> types.JSONRPCError | None:
-        """The error that ends the request which the message answered; None if it is unknown."""
+        """The error for the request that the message answered; None if the request is unknown."""
         found = _ID_AT_START.match(self.start) or _ID_AT_END.search(self.end)
         if found is None:
             return None
@@ -284,7 +284,7 @@ async def stdio_streams(server: ServerOptions, errors: TextIO) -> AsyncGenerator
         errlog=errors,
         cwd=server.cwd,
     )
-    # Nothing may be awaited before the task group: a cancellation would leave the process behind.
+    # No await before the task group: a cancellation there would leave the process running.
     incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     written = anyio.Event()
@@ -339,7 +339,7 @@ async def _read(
 
 
 def _message(line: bytes | TooLarge, limit: int) -> types.JSONRPCMessage | None:
-    """The message of a line. None for a line that is none, which is logged and skipped."""
+    """The message of a line. Logs a line that is not a message, and returns None."""
     if isinstance(line, TooLarge):
         log.warning("a message of an MCP server is larger than %d bytes and was dropped", limit)
         return line.error(limit)
@@ -349,5 +349,5 @@ def _message(line: bytes | TooLarge, limit: int) -> types.JSONRPCMessage | None:
     try:
         return types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:
-        log.warning("an MCP server wrote a line that is no message: %s", PrivateText(text[:200]))
+        log.warning("skipped a line of an MCP server: not a message: %s", PrivateText(text[:200]))
         return None
