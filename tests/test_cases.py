@@ -49,7 +49,7 @@ from windlass import (
 )
 from windlass.content import new_call_id
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.messaging.embedded import NatsServer
 from windlass.models import create_model
 from windlass.models.aistudio.functions import FunctionController

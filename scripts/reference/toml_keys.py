@@ -10,7 +10,7 @@ from scripts.reference.markdown import table
 from scripts.reference.python_api import package
 
 from windlass.gateway.config import values
-from windlass.gateway.config.tables import description
+from windlass.gateway.config.sections import description
 
 SECTIONS = {
     "server": ("[server]", values.ServerConfig),

@@ -384,7 +384,7 @@ Declaration: TypeAlias = FunctionDeclaration | GoogleSearch | ProviderTool
 
 
 _COSTS = decimal.Context(prec=200)
-"""Sums of costs are exact, whatever the program's own decimal context is."""
+"""Makes sums of costs exact, independent of the program's decimal context."""
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -20,7 +20,7 @@ from windlass.errors import ConfigError
 Number: TypeAlias = Decimal | int | float | str
 
 _EXACT = decimal.Context(prec=200, traps=[decimal.Inexact, decimal.InvalidOperation])
-"""Costs are never rounded, whatever the program's own decimal context is."""
+"""Never rounds costs, independent of the program's decimal context."""
 
 
 def exact(value: Number, name: str) -> Decimal:
@@ -131,7 +131,7 @@ def _from_file(path: "str | os.PathLike[str]") -> Mapping[str, Any]:
 @functools.lru_cache(maxsize=16)
 def _read(path: Path, changed: int) -> Mapping[str, Any]:
     """The prices of a file. The key has its time, so that a changed file is read again."""
-    import tomllib  # here, because most programs read no prices
+    import tomllib  # imported here, because most programs read no prices
 
     data = path.read_bytes()
     try:

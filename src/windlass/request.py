@@ -15,7 +15,7 @@ PartKind: TypeAlias = Literal["image", "audio", "file", "other"]
 
 
 ONE_REQUEST: dict[str, Any] = {"windlass": {"one_request": True}}
-"""The `extra` of a system message for one request only: no later request inherits it."""
+"""The `extra` of a system message that later requests do not inherit."""
 
 
 def inherited(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -107,7 +107,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     parts: tuple[PartPlace, ...] = ()
     """The parts of its messages that are not plain text."""
     answer: dict[str, Any] = {}
-    """What the wire needs to write the answer, as JSON values. It is stored with the run."""
+    """The JSON values that the wire needs to write the answer. Stored with the run."""
     size: int = 0
     """The size of the body in bytes."""
     budget: RequestBudget = NO_BUDGET

@@ -1,4 +1,4 @@
-"""`DaemonThreads`: a pool of threads that works until the process has exited; the usable cores."""
+"""`DaemonThreads`, a pool of threads that works until the process exits, and the usable cores."""
 
 import contextlib
 import functools
@@ -31,7 +31,7 @@ def available_cores() -> int:
 
 
 class DaemonThreads(Executor):
-    """Starts its threads when it needs them.
+    """Starts its threads on demand.
 
     The standard pool rejects jobs as soon as the main thread has ended, although other threads may
     still use clients, and clients are closed after that. In a forked child it waits forever for

@@ -16,7 +16,7 @@ class TimeUp(Exception):
 def within(seconds: float, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Awaits the work. Raises `TimeUp` after this time.
 
-    Many tools return at once; they need no timer, which costs more than calling them.
+    Many tools return at once. They need no timer, which costs more than the call of such a tool.
     """
     end = asyncio.get_running_loop().time() + seconds
     try:
@@ -41,7 +41,7 @@ async def _limited(end: float, work: Awaitable[T]) -> T:
 def resumed(
     work: Coroutine[Any, Any, T] | Generator[Any, Any, T], awaited: Any
 ) -> Generator[Any, Any, T]:
-    """The rest of a coroutine that has begun, and now awaits `awaited`."""
+    """The rest of a started coroutine that awaits `awaited`."""
     try:
         while True:
             try:

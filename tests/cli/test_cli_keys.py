@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from windlass.cli import COMMANDS, main
-from windlass.gateway.config.key_hashes import key_hash
+from windlass.gateway.config.keys import key_hash
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from windlass.cli.connect.clients import (
 )
 from windlass.errors import ConfigError
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.testing import ScriptedModel, refuse, say
 
 KEY, HASH = new_key()

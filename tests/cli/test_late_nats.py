@@ -17,9 +17,9 @@ from tests.support import commands
 from tests.support.ports import free_port
 
 from windlass.errors import ConfigError
+from windlass.messaging import NatsUnreachable
 from windlass.messaging.connection import Connection, NatsError, connect
 from windlass.messaging.embedded import NatsServer
-from windlass.messaging.unreachable import NatsUnreachable
 from windlass.testing import FakeOpenAI, call
 
 pytestmark = pytest.mark.process

@@ -8,7 +8,7 @@ from tests.console.conftest import StageOf
 from tests.console.stage import IN_ONE_BROWSER, ask, card, ended
 
 from windlass.gateway.config import KeyConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.testing import call, calls, say, think
 
 pytestmark = IN_ONE_BROWSER

@@ -38,7 +38,7 @@ from windlass.jsontext import encode_json
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Turn, call, refuse, think, tool_results
 from windlass.tool import tool
-from windlass.wires.json_types import Json
+from windlass.wires.fields import Json
 
 pytestmark = pytest.mark.sweep
 

@@ -22,12 +22,12 @@ from windlass.events import (
     TextDelta,
 )
 from windlass.loop.history import History
+from windlass.runs.control import StoredRun
 from windlass.runs.event_log import MemoryLog
 from windlass.runs.jetstream import JetStreamLog
 from windlass.runs.records import Retention, RunRecord, expired
 from windlass.runs.run import AsyncRun
 from windlass.runs.sqlite import database
-from windlass.runs.stored_run import StoredRun
 from windlass.testing import Gate, ScriptedModel, call, slow
 
 DAY = 86_400.0

@@ -13,8 +13,8 @@ from windlass.errors import ConfigError, ModelError, RunNotFound, WindlassError
 from windlass.events import (
     ApprovalRequested,
 )
+from windlass.runs.control import StoredRun
 from windlass.runs.memory import MemoryRunLog
-from windlass.runs.stored_run import StoredRun
 from windlass.testing import Gate, ScriptedModel, call, calls, refuse, say, slow
 
 ASK = [

@@ -15,10 +15,9 @@ from windlass.errors import RunInterrupted
 from windlass.events import RunEnded, RunEvent, RunResumed
 from windlass.messaging.embedded import NatsServer
 from windlass.runs import control
-from windlass.runs.control import StoredEvents
+from windlass.runs.control import StoredEvents, StoredRun
 from windlass.runs.event_log import MemoryLog
 from windlass.runs.jetstream import JetStreamLog
-from windlass.runs.stored_run import StoredRun
 from windlass.testing import ScriptedModel
 
 pytestmark = pytest.mark.process

@@ -19,8 +19,7 @@ from windlass.models.retry import Retry, Timeouts, Waiting
 from windlass.settings import FunctionCallingSettings
 from windlass.testing import Script
 from windlass.testing.aistudio import FakeAIStudio
-from windlass.testing.gate import Latch
-from windlass.testing.script import Stepper
+from windlass.testing.script import Latch, Stepper
 
 CHROMIUM = Path("/usr/bin/chromium")
 _SHELL = Path("/usr/bin/chromium-headless-shell")

@@ -14,7 +14,7 @@ from windlass.reply import Reply
 from windlass.request import RequestLimits
 from windlass.testing import ScriptedModel
 from windlass.tool import Tool, as_tools
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.messages.write_events import (
     DEFAULT_FORM,
     Form,

@@ -21,8 +21,7 @@ from windlass.models.aistudio import AIStudioModel
 from windlass.models.aistudio.turn import Patience
 from windlass.testing import Turn
 from windlass.testing.aistudio import FakeAIStudio
-from windlass.testing.gate import Latch
-from windlass.testing.script import Cut, Slow, Stepper
+from windlass.testing.script import Cut, Latch, Slow, Stepper
 
 T = TypeVar("T")
 

@@ -15,12 +15,11 @@ from windlass.events import RunEvent
 from windlass.model import Model
 from windlass.request import RequestLimits, RunRequest
 from windlass.tool import Tool, as_tools
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.errors import Problem
 from windlass.wires.responses.item_ids import response_id
-from windlass.wires.responses.output import NO_EVENTS, OutputForm
 from windlass.wires.responses.read_request import options_of, read_request
-from windlass.wires.responses.response import ResponseHead
+from windlass.wires.responses.response import NO_EVENTS, OutputForm, ResponseHead
 from windlass.wires.responses.tools import read_tools
 from windlass.wires.responses.write_events import ResponseEncoder
 

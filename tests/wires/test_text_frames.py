@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from windlass.events import ModelEvent, RoundStarted, RunEvent, TextDelta
 from windlass.jsontext import LARGE
 from windlass.models.turn import TurnDecoder
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.chat import read_events as chat
 from windlass.wires.chat.write_events import ChunkEncoder, CompletionHead
 from windlass.wires.gemini import read_events as gemini

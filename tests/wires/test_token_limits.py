@@ -2,15 +2,16 @@
 
 import pytest
 
-from windlass.wires.token_limits import (
+from windlass.wires.upstream_errors import (
     CONTEXT_EXCEEDED,
     OutputLimit,
     RefusedPrompt,
     is_context_exceeded,
     output_limit,
+    problem_in,
+    problem_of,
     prompt_size,
 )
-from windlass.wires.upstream_errors import problem_in, problem_of
 
 SIZE = RefusedPrompt(9000, 8192)
 TOO_LONG = [

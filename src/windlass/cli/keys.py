@@ -7,7 +7,7 @@ import msgspec
 
 from windlass.cli.arguments import add_action
 from windlass.errors import ConfigError
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 
 DESCRIPTION = """\
 `windlass keys new` creates a key. It prints the key to stdout, and the lines for windlass.toml,

@@ -20,7 +20,7 @@ from windlass.errors import ConfigError
 from windlass.gateway.config import GatewayConfig, KeyConfig, find_config, load_config
 from windlass.gateway.config.checks import is_loopback
 from windlass.gateway.config.environment import modules_in
-from windlass.gateway.config.key_hashes import is_key_hash
+from windlass.gateway.config.keys import is_key_hash
 from windlass.gateway.config.tool_loading import mcp_extras
 from windlass.tool import Tool
 from windlass.toolsets.mcp import missing_sdk

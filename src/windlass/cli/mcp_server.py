@@ -18,9 +18,9 @@ from windlass.errors import ConfigError, ModelError
 from windlass.events import ModelEvent, RunEvent, ToolRunProgress
 from windlass.gateway.app import App
 from windlass.gateway.config.checks import is_loopback
+from windlass.gateway.config.keys import KeyRing, presented_key
 from windlass.gateway.config.values import KeyConfig
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.http.keys import KeyRing, presented_key
 from windlass.gateway.routes.mcp import bind_session
 from windlass.gateway.routes.mcp_route import PATH
 from windlass.loop.approval import Approval

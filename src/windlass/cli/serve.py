@@ -114,7 +114,7 @@ def _several_processes(options: argparse.Namespace) -> int | None:
     if config.server.processes == 1:
         return None
     raise_errors(problems)
-    from windlass.gateway.processes.serve import serve_processes
+    from windlass.gateway.processes.supervisor import serve_processes
 
     return serve_processes(
         _with_options(config, options),

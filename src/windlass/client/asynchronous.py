@@ -18,8 +18,16 @@ from windlass.client.options import (
     settings_from,
     tool_list,
 )
-from windlass.client.output import JsonSchema, OutputForm, ResumedOutputs, check_of, type_of
-from windlass.client.request import CallOptions, ClientRequest, client_request
+from windlass.client.request import (
+    CallOptions,
+    ClientRequest,
+    JsonSchema,
+    OutputForm,
+    ResumedOutputs,
+    check_of,
+    client_request,
+    type_of,
+)
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.errors import ConfigError, RunNotFound
@@ -31,14 +39,13 @@ from windlass.model import CachingModel, Model
 from windlass.models import Key, Retry, create_model
 from windlass.reply import Calls, Reply
 from windlass.runs.active_runs import RunStore
-from windlass.runs.control import RunControl, StoredEvents
+from windlass.runs.control import RunControl, StoredEvents, StoredRun
 from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.origin import ADDED, Offer, Origin
 from windlass.runs.planning import Planner
 from windlass.runs.protocol import RunLog
 from windlass.runs.run import AsyncRun
 from windlass.runs.service import InterruptedRun, ResumedRun, RunService, new_run_id
-from windlass.runs.stored_run import StoredRun
 from windlass.settings import function_calling_settings, mode_from
 from windlass.toolsets.registry import ToolRegistry
 from windlass.toolsets.registry import registry as default_registry
@@ -112,9 +119,9 @@ class AsyncClient:
         return self._service.log
 
     async def clear_cache(self) -> int:
-        """Clears the model's cache of function declarations; returns how many entries it had.
+        """Clears the model's cache of function declarations, and returns its number of entries.
 
-        Only models of the AI Studio page have such a cache. It is 0 for all others.
+        Only models of the AI Studio page have such a cache. For all others the number is 0.
         """
         return self.model.clear_cache() if isinstance(self.model, CachingModel) else 0
 
@@ -175,7 +182,10 @@ class AsyncClient:
     def stream(
         self, prompt: Prompt = (), *, output: Any = None, **options: Unpack[CallOptions]
     ) -> AsyncStream[Any]:
-        """Does the same as a stream of events, for `async with`. Leaving it early stops the run."""
+        """Does the same as `generate`, as a stream of events for `async with`.
+
+        Leaving the block early stops the run.
+        """
         request = client_request(prompt, output, options)
         kind = None if output is None else type_of(output)
         return AsyncStream(lambda: self.launch(request), kind)
@@ -367,7 +377,7 @@ class AsyncClient:
         on_reply: Callable[[Reply], None] | None = None,
         admit: Callable[[], None] = lambda: None,
     ) -> AsyncRun:
-        """Starts a run whose events are read, in a chat if one is given."""
+        """Starts a run for a reader of its events, in a chat if one is given."""
         plan, origin = await self._plan(request, live=True)
         admit()
         run = AsyncRun(plan, on_reply, log=self._new_log(plan, origin, chat))

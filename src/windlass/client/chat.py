@@ -9,8 +9,14 @@ from typing import Any, Protocol, TypeGuard, TypeVar, Unpack, cast, overload
 from msgspec import Struct
 
 from windlass.client.options import Prompt, RunOptions, messages_from
-from windlass.client.output import JsonSchema, OutputForm, type_of
-from windlass.client.request import ClientRequest, SendOptions, client_request
+from windlass.client.request import (
+    ClientRequest,
+    JsonSchema,
+    OutputForm,
+    SendOptions,
+    client_request,
+    type_of,
+)
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message, Part, Role, paired
 from windlass.errors import ConfigError, WindlassError
@@ -24,7 +30,7 @@ from windlass.runs.run import AsyncRun
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
-"""Numbers the runs of clients without a log."""
+"""The numbers of runs, for clients without a log."""
 
 
 class ChatClient(Protocol):
@@ -125,7 +131,7 @@ class AsyncChat:
         return AsyncStream(start, kind)
 
     async def add(self, item: Prompt, role: str | None = None) -> "AsyncChat":
-        """Adds to the conversation without asking the model, and returns the chat.
+        """Adds messages without a request to the model, and returns the chat.
 
         By default texts and parts have the role `user`, calls `assistant` and results `tool`;
         `role` changes that (`"model"` means `assistant`). Messages have their own role. With a log,

@@ -229,11 +229,11 @@ ELSEWHERE: dict[str, str] = {
     "verbose": "set the level of the logger 'windlass'",
     "debug": "set the level of the logger 'windlass'",
 }
-"""Options of other libraries that are no options here, and what to use instead."""
+"""Options of other libraries that do not exist here, and what to use instead."""
 
 
 CALL_OPTIONS = ("output", "output_validator")
-"""The arguments of one call: a client or a chat has no type of answers for all its calls."""
+"""Arguments of single calls: a client or a chat has no type of answer for all its calls."""
 
 
 def _hint(name: str, *, of_client: bool) -> str:

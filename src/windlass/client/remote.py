@@ -51,7 +51,7 @@ class HostTools:
         return bool(self._tools)
 
     async def run(self, caller: HostCaller, call: HostCall) -> Result | CallRefused:
-        """The result of a tool. Approvals are those of the run that the worker's call is from."""
+        """Runs a tool and returns its result. The run of the worker's call approves it, if needed."""
         if call.name not in self._tools:
             return CallRefused(reason=f"the host has no tool {call.name!r} for workers")
         context = caller.context

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AsyncStream(Generic[OutputT]):
-    """The live events of a run. After the last event, iterating raises the run's error, if any."""
+    """The live events of a run. After the last event, iteration raises the run's error, if any."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class AsyncStream(Generic[OutputT]):
                 yield event.text
 
     async def partial_outputs(self) -> AsyncIterator[OutputT]:
-        """Yields the value of a run with `output=` while it is written; at last, the whole value.
+        """Yields the value of a run with `output=` while the model writes it, then the whole value.
 
         Fields that are not written yet are None. Raises the run's error.
         """

@@ -11,17 +11,16 @@ from typing import Any, Generic, TypeVar, Unpack, overload
 from windlass.client.asynchronous import AsyncClient, decided
 from windlass.client.chat import AsyncChat, ChatRecord
 from windlass.client.options import ClientOptions, Prompt, RunOptions
-from windlass.client.output import JsonSchema, OutputForm
 from windlass.client.portal import close_at_exit, close_when_idle, portal
-from windlass.client.request import CallOptions, SendOptions, client_request
+from windlass.client.request import CallOptions, JsonSchema, OutputForm, SendOptions, client_request
 from windlass.client.stream import AsyncStream
 from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.events import Phase, RunEvent, StopReason, TextDelta, event_to_sse
 from windlass.loop.output import OutputValidator
 from windlass.model import Model
 from windlass.reply import OutputT, Reply
+from windlass.runs.control import StoredRun
 from windlass.runs.run import AsyncRun
-from windlass.runs.stored_run import StoredRun
 
 T = TypeVar("T")
 

@@ -15,6 +15,7 @@ from starlette.routing import Match, Route, Router
 
 from windlass.gateway.config import GatewayConfig
 from windlass.gateway.config.checks import is_loopback
+from windlass.gateway.config.keys import presented_key
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import (
     ClientGone,
@@ -33,7 +34,6 @@ from windlass.gateway.http.errors import (
     problem_headers,
     problem_of,
 )
-from windlass.gateway.http.keys import presented_key
 from windlass.gateway.observe.access_log import AccessRecord
 from windlass.gateway.observe.privacy import hide_content
 from windlass.gateway.processes.member import Member
@@ -51,8 +51,7 @@ from windlass.gateway.routes.tools import ToolRoutes
 from windlass.gateway.routes.wire import Wire
 from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
-from windlass.wires.errors import Problem
-from windlass.wires.openai_errors import error_body
+from windlass.wires.errors import Problem, error_body
 
 log = logging.getLogger("windlass.gateway")
 
@@ -100,7 +99,7 @@ class App:
         by_wire = [(wire, wire.routes(gateway)) for wire in self._wires]
         wire_routes = [route for _, routes in by_wire for route in routes]
         self._direct = {route.path: route for route in wire_routes if "{" not in route.path}
-        """The routes that need no router: nearly all requests are for them."""
+        """The routes of nearly all requests, found without the router."""
         self._direct_wires = {
             route.path: wire
             for wire, routes in by_wire
@@ -191,7 +190,7 @@ class App:
         await ResponseSocket(self.gateway, self._exchange, scope, receive, send).serve()
 
     def _found(self, scope: Scope) -> Route | None:
-        """The route of a wire, found without the router; None if the router must look."""
+        """The route of a wire, found without the router; None if only the router can find it."""
         path = scope["path"]
         if not path.endswith(self._endings):
             return self._direct.get(path)
@@ -251,7 +250,9 @@ class App:
         await respond_json(send, body, headers, problem.status)
 
     def _error_body(self, scope: Scope, exchange: Exchange) -> Callable[[Problem], bytes]:
-        """Writes errors in the form of the path's wire, else of the client's; else in OpenAI's."""
+        """Writes errors in the form of the path's wire, or else of the client's wire, or else
+        OpenAI's.
+        """
         wire = self._wire_of(scope)
         if wire is None:
             wire = next((each for each in self._wires if each.header in exchange.headers), None)
@@ -334,9 +335,9 @@ def _controls_run(path: str) -> bool:
 
 
 def _is_foreign(exchange: Exchange, config: GatewayConfig) -> bool:
-    """Whether a web page of another origin sends this request.
+    """Whether a web page of another origin sent this request.
 
-    A foreign `Host` on a loopback address is a page that resolves its own name to this machine.
+    A foreign `Host` on a loopback address means that a page resolves its own name to this machine.
     """
     try:
         host = urlsplit(f"//{exchange.header(b'host')}").hostname or ""

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from windlass.content import FunctionCall
 from windlass.errors import ConfigError, RunNotFound, StorageError, WindlassError
 from windlass.gateway.config import GatewayConfig, KeyConfig
+from windlass.gateway.config.keys import KeyRing
 from windlass.gateway.config.tool_loading import load_executor, made_executor
 from windlass.gateway.http.context import Exchange, Receive, disconnected
 from windlass.gateway.http.errors import NATS_UNREACHABLE, SHUTTING_DOWN, Refused
-from windlass.gateway.http.keys import KeyRing
 from windlass.gateway.limits.admission import Admission, LimitCounter, LocalCounter
 from windlass.gateway.limits.budgets import (
     FileSpending,
@@ -35,11 +35,9 @@ from windlass.gateway.observe.metrics import Metrics
 from windlass.gateway.observe.tracing import Tracing, tracing_from
 from windlass.gateway.processes.member import Member, SharedPlaces
 from windlass.gateway.runs.chats import Chats
-from windlass.gateway.runs.direct_call import planned_call
-from windlass.gateway.runs.finished import FinishedRun
 from windlass.gateway.runs.hidden_turns import HiddenTurns
-from windlass.gateway.runs.lookup import FoundRun, found_run
-from windlass.gateway.runs.planning import PlannedRun, RunPlanning
+from windlass.gateway.runs.lookup import FinishedRun, FoundRun, found_run
+from windlass.gateway.runs.planning import PlannedRun, RunPlanning, planned_call
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.runs.storage import configured_log, control_of, expire
 from windlass.gateway.runs.summaries import Summaries
@@ -50,12 +48,11 @@ from windlass.loop.executor import ToolExecutor
 from windlass.model import Model
 from windlass.request import RequestLimits, RunRequest
 from windlass.runs.active_runs import RunStore
-from windlass.runs.control import RunControl
+from windlass.runs.control import RunControl, StoredRun
 from windlass.runs.event_log import Follower
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import DAMAGED
 from windlass.runs.service import ResumedRun, RunService
-from windlass.runs.stored_run import StoredRun
 from windlass.tool import Tool
 from windlass.wires.errors import Problem
 
@@ -75,7 +72,7 @@ EXPIRE_SECONDS = 60.0
 
 
 class Gateway:
-    """The state of a gateway. Belongs to one event loop.
+    """The state of a gateway, for one event loop.
 
     `models`, `tools` and `executor` replace those of the configuration. The executor runs every
     call: of models, of clients (`/v1/tools/NAME/call`) and of workers.
@@ -173,7 +170,7 @@ class Gateway:
     ) -> GatewayRun:
         """Starts a run that only makes this call. Raises `Refused`.
 
-        Cancel the caller if the client leaves while it waits for a slot.
+        To withdraw a call whose client disconnects before a slot is free, cancel this coroutine.
         """
         exchange.model = served.name
         if not self.service.is_opened:
@@ -191,7 +188,7 @@ class Gateway:
         entered: ExitStack,
         request: RunRequest | None = None,
     ) -> GatewayRun:
-        """Starts a planned run when there is a slot. `entered` is left when the run ends."""
+        """Starts a planned run when a slot is free. Closes `entered` when the run ends."""
         plan, origin = planned
         budget = self.budgets.of(exchange.key, plan.run_id)
         if budget is not None:
@@ -267,7 +264,7 @@ class Gateway:
         )
 
     def _revive(self, resumed: ResumedRun) -> GatewayRun:
-        """Starts a resumed run. It counts, and is observed, like a new one."""
+        """Starts a resumed run. Limits, metrics and traces treat it like a new one."""
         record, origin = resumed.record, resumed.origin
         served = self.registry.find(record.model)
         key = next((key for key in self.config.keys if key.name == record.owner), None)
@@ -402,7 +399,7 @@ class Gateway:
             await self.member.aclose()
 
     def _finished(self, run: GatewayRun) -> GatewayRun | FinishedRun:
-        """The compact form of a done run; the run itself if its log was closed before its end."""
+        """The compact form of a finished run; the run itself if its log closed before its end."""
         if run.log.closed or not run.log.ended:
             return run
         return FinishedRun(run, None if run.log.settled is None else self.service.log)
@@ -433,14 +430,14 @@ class Gateway:
         return fleet_counter(runs, self.service.log)
 
     def _spending_store(self) -> SpendingStore:
-        """Where the spending of keys is stored: with the runs."""
+        """The store of what keys have spent, which is that of the runs."""
         if not isinstance(self._counter, LocalCounter | Member):
             return cast("FleetCounter", self._counter)
         log = self.service.log
         return FileSpending(log) if isinstance(log, SharedCounters) else MemorySpending()
 
     def _check_price(self, key: KeyConfig | None, served: ServedModel) -> None:
-        """Refuses a model without prices for a key with a budget of cost."""
+        """Refuses a model without prices if the key has a cost budget."""
         if has_cost_budget(key) and served.config.prices is None:
             message = f"model: this key has a budget of cost, and {served.name!r} has no prices"
             raise Refused(Problem(403, message, "no_prices", "model"))
@@ -475,7 +472,7 @@ def _forget_at_end(budget: RunSpending | None, run: GatewayRun) -> None:
 
 
 async def _never() -> None:
-    """Waits forever: this client is not noticed when it leaves."""
+    """Waits forever: nothing reports when this client disconnects."""
     await asyncio.Event().wait()
 
 

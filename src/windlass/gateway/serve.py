@@ -64,7 +64,7 @@ class GatewayServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Opens the gateway here, because uvicorn would log a failure with its traceback."""
         member = self.gateway.member
-        if member is not None:  # its supervisor may exit, or let it leave, before it is ready
+        if member is not None:  # it may exit, or replace this process, before that
             member.on_drain, member.on_lost = self.hand_over, self._exit
         try:
             await self.gateway.open()
@@ -129,7 +129,7 @@ def _connections(app: App) -> Connections:
 
 
 def _per_address(config: GatewayConfig) -> int | None:
-    """How many connections one address may have open; None is no limit.
+    """How many connections one address may have open; None means no limit.
 
     Without keys any local program can connect, and must not use up all file descriptors. With keys
     the address is often that of a reverse proxy, so there is no limit unless one is configured.

@@ -34,7 +34,7 @@ from windlass.tool import Tool
 
 
 class RecordedCall(Struct):
-    """The progress of a call."""
+    """The recorded progress of a call."""
 
     started: ToolRunStarted | None = None
     asked_at: float | None = None

@@ -43,7 +43,7 @@ END_REASONS: dict[FinishReason, StopReason] = {
 }
 
 ANSWER_REASONS: frozenset[StopReason] = frozenset({"answer", "max_rounds", "budget", "repetition"})
-"""The ends of a turn with an answer, which a run with a type validates."""
+"""The stop reasons with an answer. A run with a type validates this answer."""
 
 MEETS_DEMAND: dict[Outcome, bool] = {
     "ok": True,
@@ -51,7 +51,7 @@ MEETS_DEMAND: dict[Outcome, bool] = {
     "timeout": True,
     "stopped": True,
     "interrupted": True,
-    "denied": True,  # demanded again, it would ask the same person again
+    "denied": True,  # a second demand would ask the same person again
     "invalid_arguments": False,
     "unknown_tool": False,
     "not_run": False,
@@ -60,7 +60,7 @@ MEETS_DEMAND: dict[Outcome, bool] = {
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """The limits of a run. A client and each of its methods accept them as options."""
+    """The limits of a run: options of a client and of each of its methods."""
 
     max_rounds: int = 5
     """The maximum number of tool rounds."""
@@ -119,10 +119,9 @@ class Policy(Struct, frozen=True, kw_only=True):
         )
 
     def used_up(self, spent: Usage, last: Usage) -> BudgetName | None:
-        """The budget that is used up by now, or that another round like the `last` would exceed.
+        """The budget that is used up, or that one more round like the `last` would exceed.
 
-        So the round that exceeds a budget is the one without tools. Only a run that gives a final
-        answer looks ahead.
+        Only a run with a final answer looks ahead: its round without tools may exceed the budget.
         """
         ahead = spent + last if self.on_limit == "final_answer" else spent
         tokens, cost = self.max_tokens_total, self.max_cost

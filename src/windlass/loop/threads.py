@@ -1,8 +1,8 @@
 """Runs sync functions in threads, without the small limit of asyncio's own pool.
 
-Eight tools that each wait 50 ms must take 50 ms together, and a tool that hangs must not take a
-thread from the others. So the pool starts a thread when none is idle. Threads are daemons: an
-abandoned one neither starves the pool nor keeps the interpreter alive.
+Eight tools that each wait 50 ms take 50 ms together, and a tool that hangs takes no thread from the
+others, because the pool starts a thread when none is idle. Threads are daemons: an abandoned thread
+does not keep the interpreter alive.
 """
 
 import asyncio

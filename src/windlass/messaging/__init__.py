@@ -1,1 +1,7 @@
-"""NATS: connections to a server, and an embedded server."""
+"""NATS: connections, an embedded server, and the error that needs no NATS client."""
+
+from windlass.errors import ConfigError, StorageError
+
+
+class NatsUnreachable(ConfigError, StorageError):
+    """No NATS server answers at the address now. A later attempt may succeed."""

@@ -7,6 +7,8 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
+from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import (
@@ -21,7 +23,7 @@ from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 
 from windlass.errors import ConfigError, raisable
-from windlass.messaging.unreachable import NatsUnreachable
+from windlass.messaging import NatsUnreachable
 
 log = logging.getLogger("windlass.messaging")
 
@@ -63,7 +65,7 @@ class Connection:
         """Whether the connection is unused. If so, it is closed when lost, without reconnecting."""
         self._quiet = self._connecting = True
         self._attempts: int | None = None
-        """How many failed attempts end `open`; None for any number."""
+        """The number of failed attempts after which `open` raises; None means no limit."""
         self._away = False
         self._ping: asyncio.Task[None] | None = None
 
@@ -212,7 +214,7 @@ class Connection:
             self._keep(asyncio.create_task(_quietly(self.on_return())))
 
     async def _note(self, error: Exception) -> None:
-        """Logs an error; while the server is unreachable, only the first."""
+        """Logs an error. While the server is unreachable, logs only the first."""
         if self._connecting:
             self._failed_to_connect(error)
         lost = isinstance(error, OSError | StaleConnectionError)
@@ -222,7 +224,7 @@ class Connection:
         _warn(error)
 
     def _failed_to_connect(self, error: Exception) -> None:
-        """Ends `open` by raising, if the error is permanent or no attempts are left."""
+        """Makes `open` raise if the error is permanent or no attempts are left."""
         if self._attempts is not None:
             self._attempts -= 1
         # The client reports the error that is raised here once more, and would then try again.
@@ -281,7 +283,7 @@ async def connect(
     """Tries for some seconds, or each server `once`.
 
     Raises `NatsUnreachable` if no server answers, and `ConfigError` for permanent errors: a refused
-    user, a bad address, TLS. Neither contains a password.
+    user, a wrong address, TLS. The errors contain no password.
     """
     addresses = _addresses(servers)
     shown = _without_passwords(addresses)
@@ -351,3 +353,69 @@ def is_no_responders(message: Msg) -> bool:
 
 def _without_passwords(addresses: Iterable[str]) -> str:
     return ", ".join(address.rpartition("@")[2] for address in addresses)
+
+
+TRACES_SINCE = (2, 11)
+TRACE_SECONDS = 1.0
+_CLIENT = 0
+"""The kind of a client's connection; the other kinds are servers."""
+
+
+class _TraceEvent(Struct):
+    type: str
+    kind: int = _CLIENT
+    hop: str = ""
+    """Set if another server continues the trace."""
+    error: str = ""
+
+
+class Trace(Struct):
+    """The report of one server."""
+
+    events: list[_TraceEvent]
+
+    @property
+    def subscribers(self) -> int:
+        delivered = (event for event in self._egress if event.kind == _CLIENT)
+        return sum(1 for event in delivered if not event.error)
+
+    @property
+    def hops(self) -> int:
+        """How many other servers report too."""
+        return sum(1 for event in self._egress if event.hop)
+
+    @property
+    def _egress(self) -> list[_TraceEvent]:
+        return [event for event in self.events if event.type == "eg"]
+
+
+_TRACE = msgspec.json.Decoder(Trace)
+
+
+async def count_subscribers(connection: Connection, subject: str, trace: str) -> int | None:
+    """The number of subscriptions of clients to the subject; None if it cannot be known.
+
+    `trace` is an unused subject for the reports, which this user must be allowed to publish to.
+    """
+    if connection.version < TRACES_SINCE:
+        return None
+    reports: asyncio.Queue[Msg] = asyncio.Queue()
+    stop = await connection.subscribe(trace, reports.put)
+    headers = {"Nats-Trace-Dest": trace, "Nats-Trace-Only": "true"}
+    try:
+        async with asyncio.timeout(TRACE_SECONDS):
+            await connection.publish(subject, headers=headers)
+            return await _total(reports)
+    except (TimeoutError, NatsError, msgspec.DecodeError):
+        return None
+    finally:
+        stop()
+
+
+async def _total(reports: "asyncio.Queue[Any]") -> int:
+    total, servers = 0, 1
+    while servers:
+        report = _TRACE.decode((await reports.get()).data)
+        total += report.subscribers
+        servers += report.hops - 1
+    return total

@@ -14,7 +14,7 @@ from windlass.models.keys import Auth, Key
 from windlass.models.retry import DEFAULT_RETRY, DEFAULT_TIMEOUTS, Retry, Timeouts, Waiting
 from windlass.models.turn import WireExchange, turn_events
 from windlass.wires.encoding import request_size
-from windlass.wires.token_limits import output_limit
+from windlass.wires.upstream_errors import output_limit
 
 EncoderT = TypeVar("EncoderT")
 

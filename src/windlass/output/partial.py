@@ -1,4 +1,4 @@
-"""Values of incomplete answers: what a model has written of a value so far. Pure."""
+"""Values of incomplete answers: the part of a value that a model has already written. Pure."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ from windlass.reply import Reply
 _STEPS = 64
 """A long answer is read again after each 64th of its length, so that the work stays linear."""
 _OPEN_NUMBER = re.compile(r"(?<=[\s:,\[])-?\d[\d.eE+-]*\Z")
-"""A number at the end of the text, which may go on."""
+"""A number at the end of the text, which may have more digits."""
 
 
 class _Nothing:
@@ -69,7 +69,7 @@ class PartialReader:
                 yield from self._changed(self._value())
 
     def finish(self, reply: Reply) -> Iterator[Any]:
-        """Yields the validated value, unless it was the last one."""
+        """Yields the validated value, unless it equals the last one."""
         yield from self._changed(reply.output)
 
     def _value(self) -> Any:
@@ -264,7 +264,7 @@ def _made(kind: type[Any], fields: Mapping[str, _ObjectField], given: dict[str, 
             return kind(**values)
         except Exception:  # noqa: BLE001 - its `__post_init__` may need what is not there yet
             return NOTHING
-    # Without the constructor: it may check what is not there yet.
+    # Without the constructor, which may check fields that are still missing.
     made = object.__new__(kind)
     for name, value in values.items():
         object.__setattr__(made, name, value)

@@ -1,4 +1,4 @@
-"""What a run must answer with: a schema, and how the model is asked for it. Pure."""
+"""The required form of an answer: a schema, and how the model is asked for it. Pure."""
 
 import re
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
@@ -21,7 +21,7 @@ prompt: the schema is in the prompt.
 """
 
 VALUE = "value"
-"""The only field of the object around a value that is no object itself."""
+"""The only field of the object that wraps a value of another type."""
 DEFAULT_RETRIES = 2
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 _MAX_NAME_CHARS = 64
@@ -40,7 +40,7 @@ class Rejected(Struct, frozen=True):
 
 
 class OutputSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run must answer with. It is stored with the run."""
+    """The required form of a run's answer. It is stored with the run."""
 
     schema: Schema
     """The schema that the model gets; `{}` means any JSON object."""

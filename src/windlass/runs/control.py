@@ -1,16 +1,22 @@
-"""Controls runs through their log: those of other processes, and those whose log has failed."""
+"""Controls runs through their log; `StoredRun` is a run that is only in the log.
+
+They serve the runs of other processes, and those whose log has failed.
+"""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from windlass.errors import RunInterrupted, RunNotFound, StorageError, WindlassError
-from windlass.events import ApprovalResolved, RunEvent
+from windlass.events import ApprovalResolved, Phase, RunEvent, StopReason
 from windlass.loop.history import History
-from windlass.runs.event_log import Follower
+from windlass.reply import Reply
+from windlass.runs.event_log import BatchFollower, Follower
+from windlass.runs.origin import shown_chars, with_stored_output
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order, RunRecord
 
@@ -32,7 +38,7 @@ class ServiceClosing(WindlassError):
     """The run service closes while a caller waits for another process. The order is stored."""
 
 
-class StoredEvents:
+class StoredEvents(BatchFollower):
     """Follows a run in a log, but does not wait for an interrupted run.
 
     After the last event of such a run it raises `RunInterrupted`, unless another process resumes
@@ -40,22 +46,12 @@ class StoredEvents:
     """
 
     def __init__(self, log: RunLog, run_id: str, after: int = 0) -> None:
+        super().__init__()
         self._log, self._run_id = log, run_id
         self._follower = log.follow(run_id, after)
-        self._unread: list[RunEvent] = []
         self._woken = False
         self._alone_since: float | None = None
-        """Since when no process runs the run."""
-
-    def __aiter__(self) -> "StoredEvents":
-        return self
-
-    async def __anext__(self) -> RunEvent:
-        while not self._unread:
-            if self._follower.over:
-                raise StopAsyncIteration
-            self._unread = (await self.some(3600.0))[::-1]
-        return self._unread.pop()
+        """When the run was first seen without a process; None while it has one."""
 
     async def some(self, seconds: float) -> list[RunEvent]:
         loop = asyncio.get_running_loop()
@@ -72,8 +68,8 @@ class StoredEvents:
                 return []
 
     @property
-    def over(self) -> bool:
-        return self._follower.over and not self._unread
+    def _ended(self) -> bool:
+        return self._follower.over
 
     def wake(self) -> None:
         self._woken = True
@@ -96,9 +92,9 @@ class RunControl:
     def __init__(
         self, log: RunLog, *, stop_seconds: float | None = None, decision_seconds: float = 0.0
     ) -> None:
-        """The times limit how long a stop or a decision waits for the process that runs the run.
+        """The maximum times that a stop or a decision waits for the process that runs the run.
 
-        With None, a stop waits until that process has stopped it, or has exited.
+        With None, a stop waits until that process has stopped the run, or has exited.
         """
         self.log = log
         self._stop_seconds, self._decision_seconds = stop_seconds, decision_seconds
@@ -116,7 +112,7 @@ class RunControl:
         return None if cause is None else NOT_WRITTEN.format(cause=cause)
 
     def lose(self, run_id: str, failure: WindlassError) -> None:
-        """Notes that the log of this run has failed. It is resumed when the log works again."""
+        """Records that the log of this run has failed. The run resumes when the log works again."""
         self._lost[run_id] = failure
 
     def found(self, run_id: str) -> WindlassError | None:
@@ -137,10 +133,10 @@ class RunControl:
         return replace(record, ended=stopped, reason="stopped")
 
     async def stop(self, record: RunRecord) -> None:
-        """Orders the process that runs the run to stop it, and waits for that.
+        """Orders the process of a run to stop it, and waits until it has.
 
-        The order is stored: an interrupted run stops as soon as a process resumes it. A run of
-        this process that waits for a writable log stops at once. Raises `ServiceClosing`.
+        The order is stored: an interrupted run stops as soon as a process resumes it. A run of this
+        process that waits for a writable log stops at once. Raises `ServiceClosing`.
         """
         if record.id in self._lost and self.trouble is not None:
             self._stops[record.id] = time.time()
@@ -223,3 +219,68 @@ class RunControl:
             async with asyncio.timeout(STORE_SECONDS):
                 await self._store_stops()
         await self.log.aclose()
+
+
+class StoredRun:
+    """A run of the log that is not active in this process: ended, or run by another process."""
+
+    def __init__(self, record: RunRecord, control: RunControl) -> None:
+        self.id = record.id
+        self.record = record
+        self.control = control
+
+    @property
+    def phase(self) -> Phase:
+        return "awaiting_model_call" if self.record.ended is None else "ended"
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the run ended; None if it had not ended when it was looked up."""
+        return self.record.reason
+
+    def events(self, after: int = 0) -> Follower:
+        """Follows the events after a number.
+
+        Raises `RunInterrupted` if the process of the run has exited and none resumes it.
+        """
+        return StoredEvents(self.control.log, self.id, after)
+
+    async def recorded(self) -> Sequence[RunEvent]:
+        """Returns the events so far. Raises `RunNotFound` if the run was deleted meanwhile."""
+        return await self.control.log.read(self.id)
+
+    async def result(self) -> Reply:
+        """Waits for the end of the run. Raises `WindlassError` if the run failed.
+
+        The output of a run with a type is a JSON value.
+        Raises `RunInterrupted` if the process of the run has exited and none resumes it.
+        """
+        history = History([event async for event in self.events()])
+        if history.ended is not None and history.ended.reason == "error":
+            raise WindlassError(history.ended.error or "the run failed")
+        if history.ended is None:  # its process detached it and closed the log
+            raise RunInterrupted(INTERRUPTED.format(run_id=self.id))
+        reply = history.reply(max_result_chars=shown_chars(self.record))
+        return with_stored_output(self.record, reply)
+
+    async def stop(self) -> None:
+        """Asks the process that owns the run to stop it, and waits for the end."""
+        if self.record.ended is None:
+            await self.control.stop(self.record)
+
+    async def approve(
+        self,
+        call_id: str,
+        approved: bool = True,
+        *,
+        arguments: dict[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """Stores the decision for the process that owns the run.
+
+        Returns False if no such call waits, or another decision about it is stored.
+        """
+        order = Order(
+            kind="approve", call_id=call_id, approved=approved, arguments=arguments, reason=reason
+        )
+        return await self.control.approve(self.record, order)

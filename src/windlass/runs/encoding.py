@@ -29,8 +29,8 @@ SLICE = 4_096
 def encoded(events: Sequence[RunEvent], *, large: bool | None = None) -> bytes:
     """Encodes the events as JSON. Raises if a tool's result cannot be encoded.
 
-    `large` is the result of `are_large`, if the caller knows it. Progress data that cannot be
-    encoded is replaced, since it is no reason to end a run.
+    `large` is the result of `are_large`, if the caller has it. Progress data that cannot be encoded
+    is replaced: it must not end the run.
     """
     if not isinstance(events, list | tuple):  # a long log, which is unpacked in slices
         starts = range(0, len(events), SLICE)

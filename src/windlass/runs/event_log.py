@@ -3,8 +3,9 @@
 import asyncio
 import functools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from msgspec.structs import replace
 
@@ -43,7 +44,7 @@ class Follower(Protocol):
         ...
 
     def wake(self) -> None:
-        """Makes a waiting `some` return what there is."""
+        """Makes a waiting `some` return the available events now."""
         ...
 
 
@@ -95,7 +96,7 @@ class MemoryLog:
         self.extend((event,))
 
     def extend(self, events: Sequence[RunEvent]) -> None:
-        """Appends events that came together, so that they have the same time."""
+        """Appends events that arrived together. They get the same time."""
         if not events or self.ended or self.closed:
             return
         self.ended = events[-1].done
@@ -134,7 +135,7 @@ class MemoryLog:
         return MemoryFollower(self, after)
 
     def close(self, failure: WindlassError | None = None) -> None:
-        """Closes the log without ending the run. Readers get the past events, then `failure`."""
+        """Closes the log without ending the run. Readers receive its events, then `failure`."""
         self.closed, self.failure = True, failure
         if failure is not None and self.on_failure is not None:
             self.on_failure()
@@ -268,7 +269,38 @@ class MemoryFollower:
         return self._log.closed or (bool(self._events) and self._events[-1].done)
 
 
-class PollingFollower:
+class BatchFollower(ABC):
+    """A follower that gets events in batches, and returns them one by one when it is iterated."""
+
+    def __init__(self) -> None:
+        self._unread: list[RunEvent] = []
+        """The next events, last event first."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RunEvent:
+        while not self._unread:
+            if self._ended:
+                raise StopAsyncIteration
+            self._unread = (await self.some(3600.0))[::-1]
+        return self._unread.pop()
+
+    @property
+    def over(self) -> bool:
+        return self._ended and not self._unread
+
+    @property
+    @abstractmethod
+    def _ended(self) -> bool:
+        """Whether all events have been fetched."""
+
+    @abstractmethod
+    async def some(self, seconds: float) -> list[RunEvent]:
+        """The next events; none if there are none within that time."""
+
+
+class PollingFollower(BatchFollower):
     """A position in a log that another process writes. Reads the log at intervals.
 
     `hurry` makes it read at once.
@@ -280,36 +312,26 @@ class PollingFollower:
         position: int,
         interval: float = 0.025,
     ) -> None:
-        """`read` returns the events after a number; None if no more will ever come."""
+        """`read` returns the events after a number; None after the last event of the log."""
+        super().__init__()
         self._read = read
         self._position = position
         self._interval = interval
-        self._unread: list[RunEvent] = []
-        self._ended = self._woken = False
+        self._has_ended = self._woken = False
         self._news = asyncio.Event()
-
-    def __aiter__(self) -> "PollingFollower":
-        return self
-
-    async def __anext__(self) -> RunEvent:
-        while not self._unread:
-            if self._ended:
-                raise StopAsyncIteration
-            self._unread = (await self.some(3600.0))[::-1]
-        return self._unread.pop()
 
     async def some(self, seconds: float) -> list[RunEvent]:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        while not self._ended:
+        while not self._has_ended:
             self._news.clear()
             events = await self._read(self._position)
             if events is None:
-                self._ended = True
+                self._has_ended = True
                 break
             if events:
                 self._position = events[-1].seq
-                self._ended = events[-1].done
+                self._has_ended = events[-1].done
                 return events
             left = end - loop.time()
             if left <= 0 or self._woken:
@@ -323,8 +345,8 @@ class PollingFollower:
         return []
 
     @property
-    def over(self) -> bool:
-        return self._ended and not self._unread
+    def _ended(self) -> bool:
+        return self._has_ended
 
     def wake(self) -> None:
         self._woken = True
@@ -343,7 +365,7 @@ def _steady_clock(after: float) -> Callable[[], float]:
 
 
 def _not_decreasing(clock: Callable[[], float], last: float) -> Callable[[], float]:
-    """Returns the clock, but the last time again when it steps back."""
+    """Returns a clock that never steps back: it repeats its last time instead."""
 
     def now() -> float:
         nonlocal last

@@ -142,7 +142,7 @@ def read_export(data: bytes) -> Export:
 
 
 def exported_rounds(events: Iterable[RunEvent]) -> list[ExportedRound]:
-    """Returns the rounds of a run. A round that was interrupted and restarted is there twice."""
+    """Returns the rounds of a run. A restarted round appears twice: interrupted, then complete."""
     folded = _Rounds()
     for event in events:
         folded.add(event)
@@ -218,6 +218,6 @@ def _sum(rounds: Iterable[ExportedRound]) -> Usage:
 
 
 def _plain(round_: ExportedRound) -> dict[str, Any]:
-    """Converts the round to JSON values, with every field of `usage`, also zeros."""
+    """Converts the round to JSON values, with all fields of `usage`, also those that are 0."""
     plain = msgspec.to_builtins(round_, enc_hook=str)
     return {**plain, "usage": msgspec.structs.asdict(round_.usage)}

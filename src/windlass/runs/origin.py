@@ -1,4 +1,4 @@
-"""What a run was started with. It is stored with the run, which is planned from it again. Pure."""
+"""What a run was started with: stored, so that a resumed run is planned in the same way. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -39,7 +39,7 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: Mode | None = None
     live: bool = False
     tools: tuple[str, ...] = ()
-    """The names of the offered tools, in order. A resumed run finds its tools by these names."""
+    """The names of the offered tools, in order. A resumed run looks up its tools by these names."""
     declared: tuple[FunctionDeclaration, ...] = ()
     """The tools that the caller runs."""
     provider_tools: tuple[ProviderTool, ...] = ()
@@ -50,7 +50,7 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     approvable: bool = False
     """Whether a client can approve calls, though the run is not live."""
     needs_client: bool = False
-    """Whether the run ends with the client that waits for it, so that no process resumes it."""
+    """Whether the run stops when its waiting client disconnects. No process resumes it."""
     session: str = ""
     """The worker session that the request named."""
     wire: str = ""
@@ -106,7 +106,7 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
         }
 
     def _unrun(self) -> dict[str, Tool]:
-        """The tools that Windlass does not run."""
+        """The tools that the caller or the provider runs."""
         markers = [GoogleSearch()] if self.google_search else []
         tools = [Tool(each) for each in (*self.declared, *self.provider_tools, *markers)]
         return {tool.name: tool for tool in tools}

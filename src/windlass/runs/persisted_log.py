@@ -85,8 +85,8 @@ class BatchWriter(Protocol):
 class StoredLog(MemoryLog):
     """Numbers events when they are appended, and publishes them when they are stored.
 
-    So no reader has ever seen an event number that a crash can lose.
-    Text deltas are written together, at most every 50 ms.
+    So a crash never loses an event that a reader has seen. Text deltas are written together, at
+    most every 50 ms.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class StoredLog(MemoryLog):
         self._on_end(self._run_id)
 
     def _hurry(self) -> None:
-        """Writes in the next iteration of the event loop, together with events until then."""
+        """Writes in the next iteration of the event loop, with events that arrive until then."""
         if not self._hurried and self._pending:
             if self._alarm is not None:
                 self._alarm.cancel()
@@ -239,7 +239,7 @@ class StoredLog(MemoryLog):
         self._publish(batch.events)
 
     def _release(self) -> None:
-        """Wakes the waiters whose events are stored, or never will be."""
+        """Wakes the waiters whose events are stored. If the log has failed or closed, wakes all."""
         waiting, self._settling = self._settling, []
         for number, stored in waiting:
             if stored.done():

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from windlass.emulation.output import OutputMethods
 
 MAX_RESUMPTIONS = 20
-"""The maximum number of resumptions in a row without progress: such a run crashes its process.
-
-A run that only waits for approvals is exempt: any number of restarts may interrupt it.
-"""
+"""The maximum number of resumptions in a row without progress. A run that exceeds it probably
+crashes its process. A run that only waits for approvals is exempt: restarts may interrupt it any
+number of times."""
 
 
 class Planner:
@@ -86,12 +85,12 @@ class Planner:
             from windlass.emulation.output import OutputModel
 
             return OutputModel(self.modes.of(mode), origin.output, self.output_methods)
-        # Without tools, the automatic mode has nothing to fall back from.
+        # Without tools, the automatic mode does not need its fallback.
         return self.modes.of("native" if mode == "auto" and not has_tools else mode)
 
 
 def ending_plan(run_id: str, origin: Origin, history: History) -> RunPlan:
-    """The plan of a run that cannot be resumed: it only answers its open calls and ends."""
+    """The plan of a run that cannot be resumed: the run answers its open calls and ends."""
     offer, _ = origin.offer({})
     return RunPlan(
         run_id=run_id,

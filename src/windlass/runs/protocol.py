@@ -9,7 +9,11 @@ from windlass.runs.records import Order, Retention, RunFilters, RunRecord
 
 
 class LogHealth:
-    """A failed write sets `cause`. Only a check clears it: on a full disk small writes may work."""
+    """Whether a log is writable.
+
+    A failed write sets `cause`. Only a check clears it, because small writes may still succeed on a
+    full disk.
+    """
 
     def __init__(self) -> None:
         self.cause: str | None = None
@@ -79,7 +83,7 @@ class RunLog(Protocol):
         ...
 
     def follow(self, run_id: str, after: int = 0) -> Follower:
-        """Follows all events after a number, whichever process writes them."""
+        """Follows all events after a number, also those that another process writes."""
         ...
 
     async def status(self, run_id: str) -> RunRecord:

@@ -19,7 +19,7 @@ from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
 from windlass.loop.policy import Policy
 from windlass.runs.active_runs import KnownRun, RunStore
-from windlass.runs.control import RunControl
+from windlass.runs.control import RunControl, StoredRun
 from windlass.runs.event_log import MemoryLog
 from windlass.runs.origin import ADDED, Origin
 from windlass.runs.persisted_log import Damaged, NotWritable
@@ -27,7 +27,6 @@ from windlass.runs.planning import ending_plan, resume_refusal
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import Order, RunFilters, RunRecord, title_of
 from windlass.runs.run import AsyncRun
-from windlass.runs.stored_run import StoredRun
 
 log = logging.getLogger("windlass.runs")
 

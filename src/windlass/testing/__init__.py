@@ -5,9 +5,10 @@ from windlass.testing.fake_anthropic import FakeAnthropic
 from windlass.testing.fake_gemini import FakeGemini
 from windlass.testing.fake_openai import FakeOpenAI
 from windlass.testing.fake_responses import FakeResponses
-from windlass.testing.gate import Gate, Latch
 from windlass.testing.script import (
     Fault,
+    Gate,
+    Latch,
     Script,
     ScriptExhausted,
     Step,

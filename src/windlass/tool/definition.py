@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P", default=...)
     R = TypeVar("R", default=Any)
-else:  # at runtime the defaults mean nothing
+else:  # the defaults have no meaning at runtime
     from typing import ParamSpec, TypeVar
 
     P = ParamSpec("P")
@@ -74,7 +74,7 @@ OnInterrupt = Literal["tell_model", "retry", "fail"]
 
 
 class ToolOptions(Struct, frozen=True, kw_only=True):
-    """How to run a tool."""
+    """How a tool is run."""
 
     timeout: float | None = None
     """Seconds that one call may take."""

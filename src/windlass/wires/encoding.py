@@ -1,13 +1,37 @@
-"""Helpers of the encoders: a cache, the size of a request, and pieces of text. Pure."""
+"""Helpers of the encoders: sizes, pieces of text, and the events of a finished reply. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
 
-from windlass.content import Declaration, FunctionDeclaration, Message, size_of_message
+from windlass.content import (
+    Declaration,
+    FunctionCall,
+    FunctionDeclaration,
+    Message,
+    Text,
+    Thought,
+    size_of_message,
+)
+from windlass.events import (
+    ModelEvent,
+    PartReceived,
+    RoundStarted,
+    RunEnded,
+    RunEvent,
+    StopReason,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolRunEnded,
+    TurnEnded,
+)
 from windlass.jsontext import LARGE, STEP, encode_any_json, encode_json, is_larger
 from windlass.model import ModelRequest
+from windlass.reply import Reply, RoundRecord
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -78,3 +102,44 @@ ROUND_GAP = "\n\n"
 def gap_between(before: str, after: str) -> str:
     """The separator between the texts of two rounds: a paragraph break, unless there is a space."""
     return "" if not before or before[-1].isspace() or after[:1].isspace() else ROUND_GAP
+
+
+_WITHOUT_CALLS: frozenset[StopReason] = frozenset(
+    {"answer", "max_rounds", "budget", "repetition", "content_filter", "malformed_call"}
+)
+"""When a run ends like this, the calls of its last turn were not run."""
+
+
+def events_of(reply: Reply, ended_at: float = 0.0) -> Iterator[RunEvent]:
+    """The events of a run that ended with this reply, in whole pieces."""
+    is_refused = not reply.pending and reply.stop_reason in _WITHOUT_CALLS
+    for record in reply.rounds:
+        is_last = record is reply.rounds[-1]
+        yield RoundStarted(record.number, "awaiting_model_call", is_last and is_refused)
+        yield from _turn_events(record)
+        for answer in record.answers:
+            yield ToolRunEnded(answer.response, answer.outcome)
+        if is_last and reply.text != record.message.text:
+            yield TextDelta(reply.text)  # the run has replaced an empty answer
+    yield RunEnded(reply.stop_reason, reply.usage, len(reply.rounds), time=ended_at)
+
+
+def _turn_events(record: RoundRecord) -> Iterator[ModelEvent]:
+    message, logprobs = record.message, record.logprobs
+    number = 0
+    for part in message.parts:
+        match part:
+            case Text():
+                yield TextDelta(part.text, part.signature, part.extra or None, logprobs)
+                logprobs = None
+            case Thought():
+                yield ThoughtDelta(part.text, part.signature, part.extra or None)
+            case FunctionCall():
+                yield ToolCallStarted(number, part.id, part.name)
+                yield ToolCallDelta(number, part.json)
+                yield ToolCallEnded(number, part)
+                number += 1
+            case _:
+                yield PartReceived(part)
+    extra = message.extra or None
+    yield TurnEnded(record.finish, record.usage, message_extra=extra, logprobs=logprobs)

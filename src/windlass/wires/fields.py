@@ -1,8 +1,14 @@
-"""Partly known JSON: reads the known fields, keeps the rest, and merges both. Pure."""
+"""JSON on a wire: reads partly known objects, and describes objects with types. Pure.
+
+The OpenAPI schemas are derived from these types: the docstrings of a type and of its fields become
+descriptions.
+"""
 
 import math
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeAlias
+
+from typing_extensions import TypedDict
 
 from windlass.content import FunctionCall, FunctionResponse, Message, Opaque, Text
 from windlass.errors import ConfigError
@@ -85,3 +91,44 @@ def merged(base: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
         else:
             result[key] = value
     return result
+
+
+__all__ = ["AnyWholeNumber", "Count", "Field", "Json", "NonEmptyText"]
+
+
+class Field:
+    """Constraints of a JSON value, and keywords of its schema, as pydantic's `Field` has them.
+
+    A gateway starts without pydantic, which only the OpenAPI document needs.
+    """
+
+    __slots__ = ("_constraints", "_extra")
+
+    def __init__(
+        self, *, json_schema_extra: dict[str, Any] | None = None, **constraints: float | str
+    ) -> None:
+        """`constraints` are those of pydantic: `ge`, `gt`, `le`, `pattern`, `min_length`, ..."""
+        self._constraints, self._extra = constraints, json_schema_extra or {}
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
+        return {**handler(source), **self._constraints}
+
+    def __get_pydantic_json_schema__(
+        self, schema: Any, handler: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
+        return {**handler(schema), **self._extra}
+
+
+class Json(TypedDict):
+    """A JSON object. It may have further fields, since later versions can add some."""
+
+
+_CONFIG = {"use_attribute_docstrings": True, "arbitrary_types_allowed": True}
+setattr(Json, "__pydantic_config__", _CONFIG)  # noqa: B010 - a TypedDict has no other attributes
+
+
+NonEmptyText: TypeAlias = Annotated[str, Field(min_length=1)]
+Count: TypeAlias = Annotated[int, Field(ge=0)]
+AnyWholeNumber: TypeAlias = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]

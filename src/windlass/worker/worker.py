@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import signal
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -46,14 +47,13 @@ from windlass.toolsets.remote.frames import (
 )
 from windlass.toolsets.remote.host import HOST_SECONDS
 from windlass.toolsets.remote.toolset import DEFAULT_SERVER
-from windlass.worker.host import current_host
 
 log = logging.getLogger("windlass.worker")
 
 ANNOUNCE_SECONDS = 2.0
 TICK_SECONDS = 0.25
 PAUSE_SECONDS = 1.0
-"""A worker that is inactive for longer was paused, such as by SIGSTOP or a suspended machine.
+"""A worker that is inactive for longer was paused, for example by SIGSTOP or a suspended machine.
 Callers may have given up calls that arrived meanwhile."""
 CATCH_UP_SECONDS = 10.0
 MAX_ANSWERS = 1_000
@@ -70,13 +70,13 @@ class _RunningJob:
         """`age` is the maximum time since the caller sent it."""
         self.call, self.replies = call, [reply]
         self.deadline: float | None = None
-        """In the time of the event loop."""
+        """A time of the event loop."""
         if call.seconds is not None:
             self.deadline = asyncio.get_running_loop().time() - age + call.seconds
         self._begun = self._cancelled = False
 
     def repeated(self, call: Call, reply: str) -> None:
-        """Adds another caller of the same call. The earlier one may be gone, with its token."""
+        """Adds another caller of the same call. The earlier caller may have exited, with its token."""
         self.call = call
         if reply not in self.replies:
             self.replies.append(reply)
@@ -120,7 +120,7 @@ class _PauseClock:
     def __init__(self) -> None:
         self._looked = time.monotonic()
         self.pause = 0.0
-        """How much older than usual a received message can be."""
+        """By how much a received message can be older than usual."""
         self.catching_up: asyncio.Task[None] | None = None
 
     def paused(self) -> bool:
@@ -137,7 +137,7 @@ class _PauseClock:
 
 
 class _GivenAnswers:
-    """The last answers, by the keys of their calls: a repeated call does not run again."""
+    """The last answers by the keys of their calls, so that a repeated call does not run again."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, bytes] = OrderedDict()
@@ -268,7 +268,7 @@ class Worker:
                 await message.respond(encode(CallRefused(reason=str(error))))
 
     async def _called(self, call: Call, reply: str) -> None:
-        """Starts a call. If its key is known, sends the existing answer to this caller too."""
+        """Starts a call. If its key is known, this caller gets the existing answer."""
         if not reply:
             raise BadFrame("a call needs a reply subject")
         if (given := self._answers.to(call.key)) is not None:
@@ -460,7 +460,7 @@ def _end_on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) ->
 
 
 async def _connected(worker: Worker) -> bool:
-    """Waits for NATS; False if a signal comes first."""
+    """Waits for NATS. Returns False if a signal arrives first."""
     connecting = asyncio.create_task(worker.connect())
     ending = asyncio.create_task(worker.ended.wait())
     try:
@@ -475,7 +475,7 @@ async def _connected(worker: Worker) -> bool:
 
 
 def _bare(tool: Tool) -> Tool:
-    """The tool without options that the caller handles: approval, cache, retries, order."""
+    """The tool without the options that the caller applies: approval, cache, retries, order."""
     options = replace(
         tool.options, approve=False, cache=None, retries=0, serial=False, after=(), timeout=None
     )
@@ -484,3 +484,32 @@ def _bare(tool: Tool) -> Tool:
 
 def _failure(call: Call, text: str) -> FunctionResponse:
     return FunctionResponse(call.name, {"error": text}, call.call_id or call.key)
+
+
+HostCaller = Callable[[str, dict[str, Any]], Awaitable[Any]]
+
+current_host: contextvars.ContextVar[tuple[asyncio.AbstractEventLoop, HostCaller] | None] = (
+    contextvars.ContextVar("windlass_worker_host", default=None)
+)
+
+
+async def call_host_async(name: str, /, **arguments: Any) -> Any:
+    """Calls a tool of the host and returns its value. Raises `ToolError`, also outside a call."""
+    return await _caller()[1](name, arguments)
+
+
+def call_host(name: str, /, **arguments: Any) -> Any:
+    """`call_host_async` for sync tools."""
+    loop, caller = _caller()
+
+    async def call() -> Any:
+        return await caller(name, arguments)
+
+    return asyncio.run_coroutine_threadsafe(call(), loop).result()
+
+
+def _caller() -> tuple[asyncio.AbstractEventLoop, HostCaller]:
+    found = current_host.get()
+    if found is None:
+        raise ToolError("no host: call_host works only inside a worker's tool")
+    return found

@@ -12,7 +12,7 @@ from tests.support.serving import Serving, config_of
 from tests.support.talking import Scripts
 
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.testing import ScriptedModel, call, calls, cut, refuse, say, think
 
 pytestmark = pytest.mark.sdk

@@ -14,7 +14,7 @@ from tests.support.serving import Serving, config_of
 from windlass import tool
 from windlass.content import FunctionResponse
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.routes.sockets import ResponseSocket
 from windlass.model import Model, ModelRequest
 from windlass.testing import ScriptedModel, call, calls

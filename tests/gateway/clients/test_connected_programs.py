@@ -14,7 +14,7 @@ from windlass import tool
 from windlass.cli import main
 from windlass.content import FunctionResponse
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.testing import ScriptedModel, call
 
 pytestmark = [

@@ -22,7 +22,7 @@ from tests.toolsets.mcp.npm_packages import program as npm_program
 
 from windlass import ToolContext, tool
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, call
 from windlass.toolsets.mcp.serving.calls import ServedCall

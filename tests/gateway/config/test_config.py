@@ -26,7 +26,7 @@ from windlass.gateway.config import (
     load_config,
     values,
 )
-from windlass.gateway.config.tables import description
+from windlass.gateway.config.sections import description
 from windlass.gateway.config.values import ToolsSection
 
 MODEL = '[models.fast]\ntarget = "openai/gpt-5-mini"\n'

@@ -12,7 +12,7 @@ from tests.support.serving import config_of
 from windlass.errors import ConfigError
 from windlass.gateway import App, create_app, load_config
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig, ServerConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.routes.console import PAGES
 from windlass.testing import FakeGemini, FakeOpenAI, ScriptedModel, call, refuse
 

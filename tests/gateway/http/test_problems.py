@@ -16,8 +16,7 @@ from windlass.errors import (
 )
 from windlass.gateway.http.errors import OVERLOADED, Refused, problem_headers, problem_of
 from windlass.gateway.openapi.document import PROBLEMS
-from windlass.wires.errors import InvalidRequest, Problem
-from windlass.wires.openai_errors import error_body
+from windlass.wires.errors import InvalidRequest, Problem, error_body
 
 PASSED_ON = {400, 404, 408, 409, 413, 422, 429, 503, 504}
 

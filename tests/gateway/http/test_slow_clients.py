@@ -19,7 +19,7 @@ from tests.support.talking import SECONDS, asking
 
 from windlass.gateway import serve
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig, ServerConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.http.protocol import BoundedProtocol, Connections, address_key
 from windlass.testing import Gate, ScriptedModel, say, slow
 

@@ -14,7 +14,7 @@ from tests.support.asgi import Answer, bearer, post
 from windlass.gateway import GatewayConfig
 from windlass.gateway.app import App
 from windlass.gateway.config import KeyConfig, ModelConfig, RunsConfig
-from windlass.gateway.config.key_hashes import key_hash
+from windlass.gateway.config.keys import key_hash
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.observe.tracing import Tracing
 from windlass.testing import Gate, ScriptedModel, slow

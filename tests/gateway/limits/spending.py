@@ -15,7 +15,7 @@ from windlass import Usage, tool
 from windlass.gateway import GatewayConfig
 from windlass.gateway.app import App
 from windlass.gateway.config import KeyConfig, ModelConfig, RunsConfig
-from windlass.gateway.config.key_hashes import key_hash
+from windlass.gateway.config.keys import key_hash
 from windlass.gateway.gateway import Gateway
 from windlass.testing import ScriptedModel, call, calls, say
 from windlass.testing.script import Turn

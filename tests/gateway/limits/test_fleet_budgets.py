@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.limits.spending import ask, endless, spending_gateway
 
 from windlass.gateway.app import App
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.limits import fleet
 from windlass.gateway.limits.budgets import Spending
 from windlass.gateway.runs.run import GatewayRun

@@ -14,7 +14,7 @@ from tests.support.asgi import Answer
 from tests.support.remote_tools import waiting_once
 
 from windlass.gateway.app import App
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.limits import fleet
 from windlass.gateway.limits.fleet import FleetCounter
 from windlass.gateway.observe.tracing import Tracing

@@ -16,7 +16,7 @@ from windlass import Price, Usage, tool
 from windlass.errors import ModelError, StorageError
 from windlass.gateway.app import App
 from windlass.gateway.config import GatewayConfig, KeyConfig, ModelConfig, RunsConfig
-from windlass.gateway.config.key_hashes import key_hash, new_key
+from windlass.gateway.config.keys import key_hash, new_key
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.limits.budgets import Amount, KeyBudgets, MemorySpending, Spending

@@ -14,7 +14,7 @@ from tests.support.talking import RawConnection
 
 from windlass.gateway import App, GatewayConfig, create_app
 from windlass.gateway.config import KeyConfig, LimitsConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.http import context as exchange
 from windlass.testing import ScriptedModel
 

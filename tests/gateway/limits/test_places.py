@@ -11,7 +11,7 @@ from tests.support.serving import config_of
 
 from windlass.gateway import App, GatewayConfig, create_app
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.limits.admission import LocalPlaces
 from windlass.testing import Gate, ScriptedModel, Step, refuse, slow
 

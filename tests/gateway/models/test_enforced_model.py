@@ -8,7 +8,7 @@ from tests.support.asking import asked, events_of, names_of, text_of
 from windlass import ModelError, NativeModeUnavailable
 from windlass.emulation.mode import AutoModel
 from windlass.events import ToolCallDelta, ToolCallEnded, ToolCallStarted
-from windlass.gateway.models.enforced import EnforcedModel
+from windlass.gateway.models.wrappers import EnforcedModel
 from windlass.model import Model
 from windlass.settings import FunctionCallingSettings
 from windlass.testing import ScriptedModel, call, calls

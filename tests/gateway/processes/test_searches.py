@@ -1,7 +1,7 @@
 """Searches for runs: passed to the other processes, and answered when all of them have."""
 
 from windlass.gateway.processes.messages import Find, FromSupervisor, RequestAnswer, Store
-from windlass.gateway.processes.searches import Searches
+from windlass.gateway.processes.supervisor import Searches
 
 
 class Sent:

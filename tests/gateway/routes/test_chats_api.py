@@ -13,7 +13,7 @@ from tests.support.serving import config_of
 from tests.support.talking import Body, asking, function
 
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.routes import chats
 from windlass.runs.records import RunRecord
 from windlass.testing import Gate, call, calls, refuse, slow

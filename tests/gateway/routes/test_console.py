@@ -9,7 +9,7 @@ from tests.support.asgi import Answer, request
 
 from windlass.gateway import App, create_app
 from windlass.gateway.config import GatewayConfig, KeyConfig, ServerConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.routes.console import accepts_gzip
 from windlass.testing import ScriptedModel
 

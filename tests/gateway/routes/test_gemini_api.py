@@ -14,10 +14,10 @@ from windlass.content import FunctionCall, FunctionResponse, Message
 from windlass.gateway import create_app
 from windlass.gateway.app import App
 from windlass.gateway.config import KeyConfig, ModelConfig, ServerConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.observe.access_log import ACCESS
 from windlass.testing import ScriptedModel, call, calls, cut, interrupt, refuse, say
-from windlass.wires.gemini.signatures import Token, encode_token
+from windlass.wires.gemini.messages import Token, encode_token
 
 KEY, HASH = new_key()
 HELLO = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}

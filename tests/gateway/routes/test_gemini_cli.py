@@ -13,7 +13,7 @@ from tests.support.serving import Serving, config_of
 
 from windlass import tool
 from windlass.gateway.config import KeyConfig, ModelConfig, ServerConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.loop.policy import EMPTY_ANSWER
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, call, calls, cut, refuse, say, think

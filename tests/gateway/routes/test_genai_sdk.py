@@ -14,7 +14,7 @@ from tests.support.serving import Serving, config_of
 from windlass import tool
 from windlass.content import InlineData, Text, Usage
 from windlass.gateway.config import KeyConfig, ModelConfig, ServerConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.model import ModelRequest
 from windlass.models import create_model
 from windlass.testing import (

@@ -13,7 +13,7 @@ from tests.support.serving import config_of
 
 from windlass import Part, ToolContext, tool
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.testing import Gate
 
 WEB, WEB_HASH = new_key()

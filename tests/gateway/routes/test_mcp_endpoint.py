@@ -18,8 +18,8 @@ from tests.support.serving import Serving, config_of
 import windlass
 from windlass import AsyncClient, Part, ToolContext, tool
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig, RunsConfig, ServerConfig
-from windlass.gateway.config.key_hashes import key_hash
-from windlass.gateway.routes import mcp_sessions
+from windlass.gateway.config.keys import key_hash
+from windlass.gateway.routes import mcp
 from windlass.testing import ScriptedModel, call
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
@@ -221,7 +221,7 @@ async def test_the_run_of_a_disconnected_client_is_stopped(
     gateway: Serving, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that is killed sends no cancellation."""
-    monkeypatch.setattr(mcp_sessions, "GONE_SECONDS", 0.25)
+    monkeypatch.setattr(mcp, "GONE_SECONDS", 0.25)
     cancelled_runs.clear()
     headers = {
         "Authorization": "Bearer key-bob",
@@ -262,8 +262,8 @@ async def test_a_session_with_another_connection_keeps_its_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forgotten: list[bool] = []
-    session = mcp_sessions.McpSession(lambda: forgotten.append(True))
-    monkeypatch.setattr(mcp_sessions, "GONE_SECONDS", 0.0)
+    session = mcp.McpSession(lambda: forgotten.append(True))
+    monkeypatch.setattr(mcp, "GONE_SECONDS", 0.0)
     stopped: list[str] = []
 
     class Run:

@@ -14,7 +14,7 @@ from tests.support.messages_gateway import (
 )
 
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.testing import call, calls, cut, hang, interrupt, malformed_json, refuse, say
 from windlass.wires.errors import Problem
 from windlass.wires.messages.write_events import error_body

@@ -26,7 +26,7 @@ from tests.support.serving import Serving, config_of
 from windlass.content import InlineData, Text
 from windlass.gateway import create_app
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.models import create_model
 from windlass.testing import FakeAnthropic, FakeOpenAI, ScriptedModel, call
 

@@ -16,7 +16,7 @@ from tests.support.talking import Body, Scripts, asking, client_of, function, jo
 
 from windlass import tool
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.runs.hidden_turns import NO_RESULT
 from windlass.models import create_model
 from windlass.testing import FakeGemini, FakeOpenAI, call, calls, say, think

@@ -26,7 +26,7 @@ from windlass import tool
 from windlass.content import Usage
 from windlass.gateway import GatewayConfig
 from windlass.gateway.config import KeyConfig, ServerConfig
-from windlass.gateway.config.key_hashes import key_hash
+from windlass.gateway.config.keys import key_hash
 from windlass.testing import ScriptedModel, call, calls, cut, interrupt, refuse, say, think
 
 pytestmark = pytest.mark.sdk

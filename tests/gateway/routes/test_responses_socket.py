@@ -17,7 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from windlass import tool
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig, RunsConfig, ServerConfig
-from windlass.gateway.config.key_hashes import key_hash
+from windlass.gateway.config.keys import key_hash
 from windlass.gateway.routes.response_requests import MAX_KNOWN, SocketMemory
 from windlass.testing import Gate, ScriptedModel, call, interrupt, refuse, say, slow
 

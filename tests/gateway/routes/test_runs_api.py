@@ -25,7 +25,7 @@ from tests.support.talking import (
 from windlass import tool
 from windlass.gateway import GatewayConfig, create_app
 from windlass.gateway.config import KeyConfig, LimitsConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.testing import Gate, ScriptedModel, call, calls, refuse, say, slow
 
 WEB, WEB_HASH = new_key()

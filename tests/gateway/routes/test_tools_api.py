@@ -13,7 +13,7 @@ from tests.support.talking import asking
 
 from windlass import Tool, tool
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 
 WEB, WEB_HASH = new_key()
 APP, APP_HASH = new_key()

@@ -20,7 +20,7 @@ from windlass.content import InlineData, Text
 from windlass.errors import ConfigError
 from windlass.gateway import GatewayConfig, create_app
 from windlass.gateway.config import KeyConfig, ModelConfig, ServerConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.testing import ScriptedModel, Turn, call, calls, refuse, say, think
 
 QUIET = ServerConfig(access_log=False)

@@ -12,7 +12,7 @@ from tests.support.restarting import SERVED, Place, Places, places_on
 from tests.support.talking import Body, asking
 
 from windlass.gateway.config import KeyConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.runs.chats import current_runs
 from windlass.runs import service as durable
 from windlass.runs.records import RunRecord

@@ -27,7 +27,7 @@ from windlass.content import FunctionResponse
 from windlass.events import RunResumed, TextDelta, ToolRunEnded, ToolRunStarted, TurnEnded
 from windlass.gateway import GatewayConfig
 from windlass.gateway.config import KeyConfig, ModelConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.runs.service import CLIENT_LOST
 from windlass.testing import Gate, call, calls, slow
 

@@ -17,7 +17,7 @@ from windlass import tool
 from windlass.gateway import App
 from windlass.gateway.config import LimitsConfig, ModelConfig
 from windlass.gateway.gateway import Gateway
-from windlass.gateway.runs.finished import MAX_COMPACT_BYTES, FinishedRun
+from windlass.gateway.runs.lookup import MAX_COMPACT_BYTES, FinishedRun
 from windlass.gateway.serve import GC_THRESHOLDS
 from windlass.model import ModelRequest
 from windlass.testing import ScriptedModel, Step, Turn, call, calls, last_prompt

@@ -21,7 +21,7 @@ from windlass.content import (
 )
 from windlass.gateway.runs.hidden_turns import NO_RESULT, HiddenTurn, HiddenTurns, hidden_turn
 from windlass.reply import Calls, Reply, RoundRecord
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 
 HELLO = Message.user("Hello")
 

@@ -14,7 +14,7 @@ from tests.support.serving import config_of
 from windlass.events import TextDelta
 from windlass.gateway import App
 from windlass.gateway.config import ModelConfig
-from windlass.gateway.runs.finished import FinishedRun
+from windlass.gateway.runs.lookup import FinishedRun
 from windlass.runs.event_log import PAGE_BYTES
 from windlass.runs.protocol import RunLog
 from windlass.runs.sqlite import SQLiteLog

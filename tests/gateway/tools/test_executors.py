@@ -16,7 +16,7 @@ from windlass.errors import ConfigError
 from windlass.gateway import GatewayConfig, create_app, load_config
 from windlass.gateway.app import App
 from windlass.gateway.config import ModelConfig, check_config
-from windlass.gateway.runs.finished import FinishedRun
+from windlass.gateway.runs.lookup import FinishedRun
 from windlass.loop.history import History
 from windlass.testing import ScriptedModel, call
 

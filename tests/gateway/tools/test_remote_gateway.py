@@ -13,7 +13,7 @@ from windlass import tool
 from windlass.gateway import GatewayConfig
 from windlass.gateway.app import App
 from windlass.gateway.config import KeyConfig, ModelConfig, WorkersConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.gateway.gateway import Gateway
 from windlass.loop.history import History
 from windlass.runs.memory import MemoryRunLog

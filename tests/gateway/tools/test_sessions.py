@@ -12,7 +12,7 @@ from tests.support.talking import asking
 from windlass import Tool, tool
 from windlass.events import ApprovalRequested
 from windlass.gateway.config import KeyConfig, examine_config
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.testing import call
 
 KEY, HASH = new_key()

@@ -19,8 +19,7 @@ from windlass.testing.aistudio import (
     toast,
     written_call,
 )
-from windlass.testing.aistudio.fake import Page, PageOptions
-from windlass.testing.aistudio.steps import page_events
+from windlass.testing.aistudio.fake import Page, PageOptions, page_events
 
 STATIC = Path(windlass.testing.aistudio.__file__).parent / "static"
 

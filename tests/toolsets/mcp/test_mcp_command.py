@@ -17,7 +17,7 @@ from windlass import ToolRegistry
 from windlass.cli import main
 from windlass.cli.mcp_server import LocalTools, guarded_app
 from windlass.gateway.config import KeyConfig
-from windlass.gateway.config.key_hashes import new_key
+from windlass.gateway.config.keys import new_key
 from windlass.toolsets.mcp.serving.server import ToolServer
 
 TOOLS = '''

@@ -19,7 +19,7 @@ import windlass.cli.mcp_login
 from windlass.cli import main
 from windlass.errors import ConfigError
 from windlass.gateway.config import load_config, tool_loading
-from windlass.gateway.config.key_hashes import key_hash
+from windlass.gateway.config.keys import key_hash
 from windlass.testing import ScriptedModel
 from windlass.toolsets.mcp.oauth import Login, LoginStore
 

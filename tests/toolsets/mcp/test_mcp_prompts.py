@@ -17,7 +17,7 @@ from windlass import ToolRegistry
 from windlass.cli.mcp_server import LocalTools
 from windlass.errors import ConfigError
 from windlass.gateway.config import load_config
-from windlass.gateway.config.key_hashes import key_hash
+from windlass.gateway.config.keys import key_hash
 from windlass.testing import ScriptedModel
 from windlass.toolsets.mcp.serving.prompts import PromptFolder
 from windlass.toolsets.mcp.serving.server import ToolServer

@@ -22,7 +22,7 @@ from windlass import AsyncClient, ConfigError, FunctionResponse, InlineData
 from windlass.testing import ScriptedModel, call
 from windlass.toolsets.mcp import connection
 from windlass.toolsets.mcp.calls import requires_task, value_of
-from windlass.toolsets.mcp.stdio import LineSplitter, TooLarge
+from windlass.toolsets.mcp.transport import LineSplitter, TooLarge
 
 PIXEL = "iVBORw0KGgo="
 

@@ -13,8 +13,7 @@ import windlass
 from windlass import ConfigError, FunctionResponse, InlineData, ToolError
 from windlass.tool.declarations import check_name
 from windlass.toolsets.mcp.calls import elicit_call, elicit_result, value_of
-from windlass.toolsets.mcp.names import original, outer_name, readable_prefix, valid
-from windlass.toolsets.mcp.options import server_from
+from windlass.toolsets.mcp.options import original, outer_name, readable_prefix, server_from, valid
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=200)
 

@@ -10,9 +10,8 @@ from tests.support.nats_cluster import NatsCluster
 from tests.support.remote_tools import get_weather
 
 from windlass import Tool, tool
-from windlass.messaging import subscribers
-from windlass.messaging.connection import Connection, Msg, connect
-from windlass.messaging.subscribers import count_subscribers
+from windlass.messaging import connection
+from windlass.messaging.connection import Connection, Msg, connect, count_subscribers
 from windlass.toolsets.remote import get_tools_for_model, presence, subjects
 from windlass.toolsets.remote.bridge import Bridge
 from windlass.toolsets.remote.frames import Announcement, ToolSpec, encode
@@ -121,7 +120,7 @@ async def test_a_worker_that_is_refused_does_not_delay_the_others(
 async def test_a_server_that_cannot_count_is_asked_until_no_more_workers_answer(
     nats: str, session: str, bridge_of: MakeBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscribers, "TRACES_SINCE", (99, 0))
+    monkeypatch.setattr(connection, "TRACES_SINCE", (99, 0))
     monkeypatch.setattr(presence, "QUIET_SECONDS", 2.0)
     bridge = bridge_of()
     one = Worker([get_weather], nats=nats, session=session)

@@ -8,7 +8,7 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.wires.gemini.schema import openapi_schema
+from windlass.wires.gemini.write_request import openapi_schema
 
 
 def converted(schema: dict[str, Any]) -> dict[str, Any]:

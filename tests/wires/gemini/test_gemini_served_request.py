@@ -29,9 +29,8 @@ from windlass.model import AUTO, NONE, ToolChoice
 from windlass.request import PartPlace, RequestLimits, RunRequest
 from windlass.tool import Tool
 from windlass.wires.errors import InvalidRequest
-from windlass.wires.gemini.messages import PLACEHOLDER_SIGNATURE
+from windlass.wires.gemini.messages import PLACEHOLDER_SIGNATURE, Token, decode_token, encode_token
 from windlass.wires.gemini.read_request import read_request
-from windlass.wires.gemini.signatures import Token, decode_token, encode_token
 from windlass.wires.gemini.write_events import Form
 
 LIMITS = RequestLimits()

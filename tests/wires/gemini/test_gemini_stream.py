@@ -17,12 +17,12 @@ from windlass.events import RoundStarted, RunEvent, StopReason, TextDelta, TurnE
 from windlass.loop.policy import EMPTY_ANSWER
 from windlass.reply import Calls, Reply, RoundRecord
 from windlass.testing import Turn, call, calls, say, think
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.chat.write_events import ChunkEncoder as ChatEncoder
 from windlass.wires.chat.write_events import CompletionHead
 from windlass.wires.errors import Problem
+from windlass.wires.gemini.messages import Token, decode_token
 from windlass.wires.gemini.read_events import CANDIDATE, AnswerDecoder
-from windlass.wires.gemini.signatures import Token, decode_token
 from windlass.wires.gemini.write_events import (
     DEFAULT_FORM,
     FINISH_REASONS,

@@ -19,8 +19,7 @@ from windlass.content import (
 from windlass.errors import ConfigError
 from windlass.model import ModelRequest, Settings, ToolChoice
 from windlass.testing.anthropic_rules import check_messages_request
-from windlass.wires.messages.schema import enforced_schema
-from windlass.wires.messages.write_request import RequestEncoder, traits_of
+from windlass.wires.messages.write_request import RequestEncoder, enforced_schema, traits_of
 
 OTHER = FunctionDeclaration("other", "", {"type": "object", "properties": {}})
 HELLO = (Message.user("Hello"),)

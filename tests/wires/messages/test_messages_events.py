@@ -42,7 +42,7 @@ from windlass.events import (
 )
 from windlass.reply import Calls, Reply, RoundRecord
 from windlass.testing import Turn, call, calls, say, think
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.errors import Problem
 from windlass.wires.messages.messages import decode_messages
 from windlass.wires.messages.write_events import (

@@ -25,13 +25,18 @@ from windlass import Opaque, ToolError, Usage, tool
 from windlass.content import InlineData
 from windlass.events import RoundRestarted, RunEnded, RunEvent, RunResumed, TextDelta
 from windlass.testing import ScriptedModel, Turn, call, calls, cut, refuse, say, think
-from windlass.wires.call_ids import CallIds
-from windlass.wires.errors import Problem
-from windlass.wires.openai_errors import error_body, error_fields
+from windlass.wires.calls import CallIds
+from windlass.wires.errors import Problem, error_body, error_fields
 from windlass.wires.responses.item_ids import approval_id, place_of, response_of_item
-from windlass.wires.responses.output import OutputForm, ServerName, ToolListing, payloads
-from windlass.wires.responses.pauses import split_at_pause
-from windlass.wires.responses.response import error_frame, item_page
+from windlass.wires.responses.response import (
+    OutputForm,
+    ServerName,
+    ToolListing,
+    error_frame,
+    item_page,
+    payloads,
+    split_at_pause,
+)
 from windlass.wires.responses.write_events import ResponseEncoder
 
 BEGUN = ["response.created", "response.in_progress"]

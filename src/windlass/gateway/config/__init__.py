@@ -54,7 +54,7 @@ from windlass.gateway.config.values import (
     ServerConfig,
     WorkersConfig,
 )
-from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.toolsets.mcp.options import SEPARATOR
 
 __all__ = [
     "CONFIG_NAME",
@@ -117,7 +117,7 @@ def load_config(
 
 
 def check_config(path: Path | None, environ: Mapping[str, str]) -> list[ConfigProblem]:
-    """All errors and warnings that `load_config` would find."""
+    """All errors and warnings that `load_config` reports."""
     return examine_config(path, environ)[1]
 
 
@@ -243,7 +243,7 @@ def _with_tools(config: GatewayConfig, problems: ConfigProblems) -> GatewayConfi
                 failed = True
     for name, reason in box.absent.items():
         problems.add(("mcp", name), f"{reason} (it is optional and will be tried again)", "warning")
-    if failed:  # the tools of what failed are unknown, so names cannot be checked
+    if failed:  # the tools of a failed module or server are unknown, so names cannot be checked
         return config
     config = replace(config, tool_modules=(*config.tool_modules, *servers))
     _check_names(config, box, problems)
@@ -267,7 +267,7 @@ def _is_used(server: McpConfig, config: GatewayConfig) -> bool:
 
 
 def _tool_names(config: GatewayConfig) -> Iterator[tuple[ConfigPath, str]]:
-    """Each name of a tool in the file, and its place."""
+    """The names of tools in the file, each with its place."""
     for model in config.models.values():
         for position, name in enumerate(model.tools):
             yield ("models", model.name, "tools", position), name
@@ -286,7 +286,7 @@ def _check_names(config: GatewayConfig, box: Toolbox, problems: ConfigProblems) 
 
 
 def _unreadable(path: Path, error: Exception) -> ConfigProblem:
-    """The problem of a file that cannot be read, or is not UTF-8 or TOML."""
+    """The problem with a file that cannot be read, or that is not valid UTF-8 or TOML."""
     match error:
         case OSError():
             message = f"cannot be read: {error.strerror}"

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from windlass.errors import ConfigError
-from windlass.gateway.config.key_hashes import is_key_hash
+from windlass.gateway.config.keys import is_key_hash
 from windlass.gateway.config.problems import nearest
 from windlass.models import provider_names
 from windlass.pricing import exact
@@ -82,7 +82,7 @@ def header_problem(header: tuple[str, str]) -> str | None:
 
 
 def variable_problem(name: str, environ: Mapping[str, str]) -> str | None:
-    """Does not repeat an unusual name: it may be the key itself, in the wrong place."""
+    """Does not repeat an unusual name, because it may be the key itself."""
     if environ.get(name):
         return None
     if _USUAL_VARIABLE.fullmatch(name):

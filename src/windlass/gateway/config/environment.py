@@ -8,7 +8,7 @@ from typing import Any
 from windlass.errors import ConfigError
 from windlass.gateway.config.checks import target_problem
 from windlass.gateway.config.problems import ConfigPath, ConfigProblems, Severity
-from windlass.gateway.config.tables import read_fields
+from windlass.gateway.config.sections import read_fields
 from windlass.gateway.config.values import ModelConfig, ServerConfig
 from windlass.settings import function_calling_settings
 
@@ -65,7 +65,7 @@ def models_in(
 
 
 def check_function_calling(environ: Mapping[str, str], problems: ConfigProblems) -> None:
-    """Adds a problem for each invalid function calling variable."""
+    """Adds a problem for each invalid variable of function calling."""
     for name, value in environ.items():
         try:
             function_calling_settings({name: value})
@@ -76,7 +76,7 @@ def check_function_calling(environ: Mapping[str, str], problems: ConfigProblems)
 def _fields(
     values: Mapping[str, Any], sources: Mapping[str, str], problems: ConfigProblems
 ) -> dict[str, Any]:
-    """The valid fields; a problem names the variable or the option of its value."""
+    """The valid fields. A problem names the variable or option that it concerns."""
 
     def report(place: ConfigPath, message: str, severity: Severity = "error", /) -> None:
         problems.add_outside(sources[str(place[0])], message, severity)

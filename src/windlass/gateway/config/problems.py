@@ -76,7 +76,7 @@ def toml_path(place: ConfigPath) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the most similar name, or all names."""
+    """The end of a message about an unknown name: suggests a similar name, or lists all names."""
     names = sorted(known)
     if near := difflib.get_close_matches(name, names, n=1):
         return f" (did you mean {near[0]!r}?)"
@@ -120,7 +120,7 @@ class LineNumbers:
             self._first.setdefault(place[:end], line)
 
     def _table(self, header: dict[str, Any]) -> ConfigPath:
-        """The place of a header; each `[[list]]` header is the next table of its list."""
+        """The place of a table header. Each `[[list]]` header starts the next table of its list."""
         place: ConfigPath = ()
         value: Any = header
         while isinstance(value, dict) and value:

@@ -29,7 +29,7 @@ from windlass.gateway.config.problems import nearest
 from windlass.loop.executor import ToolExecutor
 from windlass.settings import state_directory
 from windlass.tool import Tool, as_tools
-from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.toolsets.mcp.options import SEPARATOR
 from windlass.toolsets.registry import registry
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 ALL_OF_IT = f"{SEPARATOR}*"
 EXECUTOR_FORM = "must be 'module:name', such as 'my_tools:MyExecutor' or 'tools.py:MyExecutor'"
 LOGIN_REDIRECT = "http://127.0.0.1:8932/callback"
-"""Where a browser returns to after a login."""
+"""The address to which the browser returns after a login."""
 _registered: dict[str, list[Tool]] = {}
 """The tools that each module has added to the registry; a module is loaded only once."""
 _servers: "dict[bytes, McpToolset]" = {}
@@ -89,7 +89,7 @@ class Toolbox:
     def __init__(self, base: Path) -> None:
         """Paths of files are relative to `base`."""
         self.tools: dict[str, Tool] = {}
-        """All tools at the time when they were added."""
+        """All tools, as they were when they were added."""
         self.own: dict[str, Tool] = {}
         """The tools of modules, which do not change."""
         self.servers: dict[str, McpToolset] = {}
@@ -97,7 +97,7 @@ class Toolbox:
         self.with_login: dict[str, McpConfig] = {}
         """The MCP servers with a login for each key."""
         self.absent: dict[str, str] = {}
-        """Why optional servers are not there yet, by name."""
+        """Why optional servers could not be started yet, by name."""
         self._base = base
         self._homes: dict[str, str] = {}
 
@@ -111,7 +111,7 @@ class Toolbox:
             place, tools = entry, _tools_of(entry, self._base)
             self.own.update((tool.name, tool) for tool in tools)
         elif entry.auth is not None:
-            # Each key has a login of its own: there are no tools that all keys share.
+            # Each key has its own login, so keys share no tools.
             self.with_login[entry.name] = entry
             return
         else:
@@ -127,7 +127,7 @@ class Toolbox:
             raise DuplicateTool("; ".join(taken))
 
     def _listed(self, entry: "McpConfig", server: "McpToolset") -> Sequence[Tool]:
-        """The tools of a server; none of an optional one that is not there yet."""
+        """The tools of a server; none if an optional server could not be started yet."""
         try:
             return server.list()
         except ConfigError as error:
@@ -328,7 +328,7 @@ def _failure(entry: str, file: Path | None, error: BaseException) -> str:
 
 
 def _source_suffixes(name: str) -> tuple[str, str]:
-    """The possible ends of the path of a module's source."""
+    """The possible endings of the path of a module's source."""
     path = name.replace(".", os.sep)
     return f"{os.sep}{path}.py", f"{os.sep}{path}{os.sep}__init__.py"
 

@@ -17,17 +17,18 @@ from windlass.errors import (
     TooManyRuns,
     WindlassError,
 )
-from windlass.messaging.unreachable import NatsUnreachable
+from windlass.messaging import NatsUnreachable
 from windlass.runs.control import ServiceClosing
 from windlass.wires.errors import InvalidRequest, Problem
 
 INTERNAL = "internal"
 _PASSED_ON = frozenset({400, 404, 408, 409, 413, 422, 429, 503, 504})
-"""Statuses of an upstream that the client receives too. 401 and 403 are about our own key."""
+"""The statuses of an upstream that are passed to the client. 401 and 403 concern the gateway's key.
+"""
 MAX_RETRY_SECONDS = 600.0
 """A client that must wait longer receives `x-should-retry: false`."""
 OVERLOADED = 529
-"""Anthropic's own status; other clients know it as 503."""
+"""The status of Anthropic's API; clients of other APIs expect 503."""
 
 _FIELD = re.compile(r"([a-z_]+(?:\[\d+\]|\.[a-z_]+)*): ")
 
@@ -59,7 +60,7 @@ def problem_headers(problem: Problem) -> list[tuple[bytes, bytes]]:
     if problem.retry_after is not None:
         headers.append((b"retry-after", str(max(1, math.ceil(problem.retry_after))).encode()))
         if problem.retry_after > MAX_RETRY_SECONDS:
-            # The SDKs of OpenAI and Anthropic would ask again at once.
+            # The SDKs of OpenAI and Anthropic would repeat the request at once.
             headers.append((b"x-should-retry", b"false"))
     return headers
 
@@ -82,7 +83,7 @@ def problem_of(error: BaseException) -> Problem:
         case RoundLimitExceeded():
             return Problem(500, str(error), "max_rounds_exceeded", type="tool_error")
         case BudgetExceeded():
-            # Not 500 or 429: clients repeat those on their own, which spends more.
+            # Not 500 or 429: clients repeat such requests automatically, which costs more.
             return Problem(402, str(error), "run_budget_exceeded", type="tool_error")
         case OutputInvalid():
             return Problem(502, str(error), "output_invalid", type="upstream_error")

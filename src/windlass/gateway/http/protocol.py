@@ -18,8 +18,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from windlass.gateway.http.context import DIRECT, Header, Scope
 from windlass.gateway.http.errors import headers_too_large, problem_headers
-from windlass.wires.errors import Problem
-from windlass.wires.openai_errors import error_body
+from windlass.wires.errors import Problem, error_body
 
 log = logging.getLogger("windlass.gateway")
 

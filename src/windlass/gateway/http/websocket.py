@@ -10,8 +10,8 @@ from windlass.gateway.http.context import BUSY
 class CountedSocket(WebSocketsSansIOProtocol):
     """A WebSocket that counts as a connection of its address, and finishes its current response.
 
-    uvicorn closes every WebSocket at the start of a shutdown. Here one with a response in flight is
-    left to the application, which closes it after the response.
+    uvicorn closes every WebSocket at the start of a shutdown. This class leaves one with a response
+    in flight to the application, which closes it after the response.
     """
 
     on_lost: Callable[[], None] | None = None

@@ -16,11 +16,11 @@ from windlass.wires.errors import Problem
 
 MINUTE_SECONDS = 60.0
 RETRY_AFTER_SECONDS = 1.0
-"""The `Retry-After` of a refusal whose end cannot be predicted."""
+"""The `Retry-After` of a refusal if the wait cannot be predicted."""
 
 
 class LimitCounter(Protocol):
-    """Counts requests and active runs, by the name of what is limited: a key or a model."""
+    """Counts requests and active runs by key or model."""
 
     async def spend(self, name: str, per_minute: int) -> float:
         """Counts a request and returns 0, or returns the seconds until one is allowed."""
@@ -99,11 +99,11 @@ class RunPlaces(Protocol):
     """The places for active runs of the whole gateway, and the queue for them."""
 
     def request(self, limits: LimitsConfig) -> "asyncio.Future[bool]":
-        """Asks for a place: True when there is one, False if the queue is full."""
+        """Requests a place: True when one is free, False if the queue is full."""
         ...
 
     def withdraw(self, turn: "asyncio.Future[bool]") -> None:
-        """Leaves the queue, or gives up a place that came at the same moment."""
+        """Leaves the queue, or releases a place that was assigned at the same moment."""
         ...
 
     def force(self) -> None:
@@ -152,7 +152,7 @@ class LocalPlaces:
     def leave(self) -> None:
         """Passes the place to the first run in the queue.
 
-        Drops it if no run waits, or if resumed runs exceed the limit.
+        Removes the place if no run waits, or if resumed runs exceed the limit.
         """
         if self._queue and self.running <= self._max_running:
             self._queue.popleft().set_result(True)
@@ -245,7 +245,9 @@ class Admission:
         turn: "asyncio.Future[bool]",
         disconnected: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """Waits until the turn is decided. Raises `Refused` and `ClientGone`."""
+        """Waits until the queued run gets its place or a refusal. Raises `Refused` and
+        `ClientGone`.
+        """
         leaving = asyncio.create_task(disconnected())
         entered = False
         try:

@@ -1,8 +1,8 @@
 """Budgets of keys: tokens and cost in a day and a month of UTC.
 
-One entry for each key has what it has used. It is stored where the runs are stored, so that it
-survives a restart, and the gateways of a fleet share it. An entry also has the last counted round
-of each active run, so that a resumed run counts no round twice.
+Each key has one entry with its spending. The entry is stored with the runs, so it survives a
+restart, and the gateways of a fleet share it. An entry also has the last counted round of each
+active run, so that a resumed run counts no round twice.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = logging.getLogger("windlass.gateway")
 
 Period = Literal["day", "month"]
 KEPT_DAYS = 2
-"""How many days the rounds of a run stay known that no gateway has finished."""
+"""How many days an entry remembers the rounds of a run that no gateway has finished."""
 CODE = "key_budget_exceeded"
 
 
@@ -45,14 +45,14 @@ class Amount(Struct, frozen=True, omit_defaults=True):
 
 
 class Counted(Struct, frozen=True):
-    """The last round of a run that was counted, and the day of it."""
+    """The last counted round of a run, and its day."""
 
     day: str
     round: int
 
 
 class Spending(Struct, frozen=True, omit_defaults=True):
-    """What a key has used in the current day and month. Pure."""
+    """The spending of a key in the current day and month. Pure."""
 
     date: str = ""
     """The current day, as `2026-11-17`."""
@@ -115,7 +115,7 @@ def has_cost_budget(key: KeyConfig | None) -> bool:
 
 
 def reached(key: KeyConfig, spending: Spending) -> Limit | None:
-    """The budget that is used up; of several, one that resets last."""
+    """The budget that is used up; if several are, one of those that reset last."""
     month, day = spending.month, spending.day
     if key.max_tokens_per_month is not None and month.tokens >= key.max_tokens_per_month:
         return Limit(f"{key.max_tokens_per_month:,} tokens a month", "month")
@@ -191,7 +191,7 @@ class _KeySpending:
 
     def __init__(self) -> None:
         self.known = Spending()
-        """As it was last stored or read."""
+        """The spending as last stored or read."""
         self.unsaved: list[tuple[str, int, Usage]] = []
         """Rounds that are not stored yet."""
         self.ended: set[str] = set()
@@ -200,9 +200,9 @@ class _KeySpending:
 
 
 class KeyBudgets:
-    """Counts the rounds of all runs for the budgets of their keys. For one event loop.
+    """Counts the rounds of all runs for the budgets of their keys, in one event loop.
 
-    While the store cannot be reached, rounds are counted here, and stored later.
+    While the store cannot be reached, rounds are counted here and stored later.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class KeyBudgets:
         """Counts a round of a run, once. Returns whether a budget of the key is used up."""
         entry = self._entries[key.name]
         entry.unsaved.append((run_id, round, usage))
-        # A task, so that a run that is stopped now is counted all the same.
+        # A task, so that the round of a run that is stopped now is still counted.
         saving = asyncio.create_task(self._save(key.name))
         self._saving.add(saving)
         saving.add_done_callback(self._saving.discard)
@@ -252,17 +252,17 @@ class KeyBudgets:
         return reached(key, self._counted(entry)) is not None
 
     def forget(self, key: KeyConfig, run_id: str) -> None:
-        """The run has ended: its rounds cannot be counted again."""
+        """Forgets an ended run, whose rounds cannot be counted again."""
         self._entries[key.name].ended.add(run_id)
 
     async def aclose(self) -> None:
-        """Stores what is not stored yet."""
+        """Stores the rounds that are not stored yet."""
         await asyncio.gather(*self._saving, return_exceptions=True)
         for name in list(self._entries):
             await self._save(name)
 
     async def _current(self, name: str) -> Spending:
-        """What the key has used by now, in all gateways."""
+        """The current spending of the key in all gateways."""
         entry = self._entries[name]
         if entry.unsaved:
             await self._save(name)
@@ -314,7 +314,7 @@ class KeyBudgets:
 
 
 class RunSpending:
-    """What one run uses of the budget of its key: a `SharedBudget` of the loop."""
+    """The spending of one run, counted for the budget of its key: a `SharedBudget` of the loop."""
 
     def __init__(self, budgets: KeyBudgets, key: KeyConfig, run_id: str) -> None:
         self._budgets, self._key, self._run_id = budgets, key, run_id

@@ -62,7 +62,7 @@ def fleet_counter(config: RunsConfig, run_log: RunLog) -> LimitCounter:
 
 
 class FleetCounter:
-    """Counts for all gateways; while NATS is unreachable, for this one. For one event loop."""
+    """Counts for all gateways; while NATS is unreachable, for this one. Used in one event loop."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class FleetCounter:
         self._rates: dict[tuple[str, int], Coalescer[float | None]] = {}
         self._slots: dict[tuple[str, int], Coalescer[bool | None]] = {}
         self._unwritten: set[str] = set()
-        """Names whose stored number may differ from the number held here."""
+        """Names whose stored number may differ from this gateway's number."""
         self._ready, self._changed = asyncio.Event(), asyncio.Event()
         self._away = self._closed = False
         self._task: asyncio.Task[None] | None = None
@@ -169,7 +169,9 @@ class FleetCounter:
     def _shared(
         self, name: str, work: Callable[["SharedEntry", int], Awaitable[Sequence[T]]]
     ) -> Callable[[int], Awaitable[Sequence[T | None]]]:
-        """Wraps `work` on a shared entry: returns None for each request if NATS is unreachable."""
+        """Wraps `work` on a shared entry. The result has None for each request if NATS is
+        unreachable.
+        """
 
         async def serve(count: int) -> Sequence[T | None]:
             if not self._away:
@@ -211,7 +213,9 @@ class FleetCounter:
         return [True] * granted + [False] * (count - granted)
 
     async def _grant(self, entry: "SharedEntry", name: str, limit: int, count: int) -> int:
-        """Writes and returns how many of `count` slots are free beside those of other gateways."""
+        """Takes up to `count` of the slots that other gateways leave free, and returns their
+        number.
+        """
         fresh = False
         expired: set[str] = set()
         while True:
@@ -230,7 +234,7 @@ class FleetCounter:
             fresh = True
 
     async def _correct(self, name: str) -> None:
-        """Makes the stored number equal to the number held here."""
+        """Makes the stored number equal to this gateway's number."""
         entry = self._entry(name)
         async with entry.lock:
             fresh = False
@@ -353,7 +357,7 @@ class SharedEntries:
 
 
 class SharedEntry:
-    """One entry, with the value and revision last seen here. Hold `lock` to change it."""
+    """One entry, with the last read value and revision. Hold `lock` to change it."""
 
     def __init__(self, entries: SharedEntries, key: str) -> None:
         self._entries, self._key = entries, key
@@ -376,7 +380,7 @@ class SharedEntry:
             self._data, self._revision = found.value or b"", found.revision or 0
 
     async def write(self, value: object) -> bool:
-        """Replaces the value last seen here; False if another gateway has changed it since."""
+        """Replaces the last read value. Returns False if another gateway has changed it since."""
         data = encode_json(value)
         try:
             self._revision = await self._entries.bucket.update(self._key, data, self._revision)
@@ -389,7 +393,7 @@ class SharedEntry:
 class Coalescer(Generic[T]):
     """Serves requests that arrive at the same time together.
 
-    `serve` returns that many answers at once. `unwanted` gets the answer of a cancelled request.
+    `serve` returns their answers at once. `unwanted` gets the answer of a cancelled request.
     """
 
     def __init__(

@@ -29,14 +29,14 @@ from windlass.models import create_model
 from windlass.request import RequestLimits
 from windlass.settings import function_calling_settings
 from windlass.tool import Tool, as_tools
-from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.toolsets.mcp.options import SEPARATOR
 from windlass.wires.errors import Problem
 
 log = logging.getLogger("windlass.gateway")
 
 _PATTERN = re.compile(r"[*?\[]")
 MAX_OPEN_MODELS = 256
-"""How many models that the configuration does not name are kept open at once."""
+"""The maximum number of open models that the configuration does not name."""
 
 
 def _log_ready(model: str, seconds: float) -> None:
@@ -221,10 +221,10 @@ class McpServers:
         base: Path,
         instructing: Collection[str] = (),
     ) -> None:
-        """`absent` are the optional servers that were not there at the start.
+        """`absent` are the optional servers that could not be started.
 
         Servers `with_login` have a connection for each owner. The model reads the instructions of
-        those `instructing` it.
+        the servers in `instructing`.
         """
         self._instructing = instructing
         self._toolsets, self._absent = toolsets, absent
@@ -234,7 +234,7 @@ class McpServers:
         """Called with the names of a server's tools when they have changed."""
 
     def has(self, name: str) -> bool:
-        """Whether the name selects all tools of a server, or one of a server that was absent."""
+        """Whether the name selects all tools of a server, or one tool of an absent server."""
         server = name.partition(SEPARATOR)[0]
         if server in self._absent or server in self._with_login:
             return True
@@ -270,7 +270,7 @@ class McpServers:
         return tuple(named_tools(names, found).values())
 
     async def _listed(self, server: str, owner: str) -> Sequence[Tool]:
-        """The tools of one server: the last known while it is down, none if they are refused."""
+        """The tools of one server: the last known ones while it is down, none if they are refused."""
         seen = server if server in self._toolsets else f"{server} {owner}"
         try:
             toolset = self._toolsets.get(server) or self._of_owner(server, owner)

@@ -13,8 +13,7 @@ from windlass.content import Message, Usage
 from windlass.errors import ConfigError
 from windlass.events import TextDelta, TurnEnded
 from windlass.gateway.config import LimitsConfig, ModelConfig
-from windlass.gateway.models.enforced import EnforcedModel
-from windlass.gateway.models.upstream import Upstream, failure_text
+from windlass.gateway.models.wrappers import EnforcedModel, Upstream, failure_text
 from windlass.jsontext import LARGE, by_size
 from windlass.loop.executor import ToolExecutor
 from windlass.loop.loop import RunPlan
@@ -129,7 +128,9 @@ class ServedModel:
         )
 
     async def warm(self, remote: tuple[Tool, ...] = ()) -> bool:
-        """Makes a local model process the common start of all requests; False for other models."""
+        """Makes a local model process the common start of all requests. Returns False for other
+        models.
+        """
         if not hasattr(self.model, "warm"):
             return False
         offer = self._offers.of(NO_CLIENT_TOOLS, remote)
@@ -154,12 +155,12 @@ class ServedModel:
 
     @property
     def preparation(self) -> Preparation | None:
-        """What a local model does before it can answer; None if it is ready."""
+        """What a local model still has to do before it can answer; None if it is ready."""
         preparation: object = getattr(self.model, "preparation", None)
         return preparation if isinstance(preparation, Preparation) else None
 
     def notice(self) -> str:
-        """A sentence for the client of a model that is not ready; empty otherwise."""
+        """A sentence for the client if the model is not ready; else empty."""
         preparation = self.preparation
         if preparation is None:
             return ""
@@ -168,7 +169,7 @@ class ServedModel:
         return f"{_PREPARATIONS[preparation.stage]}{about}..."
 
     def refusal(self) -> Problem | None:
-        """The answer to a client without a stream, if it would wait long for the model."""
+        """The refusal of a request without a stream that would wait long for the model."""
         preparation = self.preparation
         left = preparation.seconds_left if preparation else None
         if preparation is None or left is None or left <= _MAX_SILENCE:
@@ -210,7 +211,7 @@ class ServedModel:
         return offer
 
     def origin(self, request: RunRequest, offer: Offer) -> Origin:
-        """What a run of this request is started with. Raises `InvalidRequest`."""
+        """The origin of a run of this request. Raises `InvalidRequest`."""
         check_parts(request.parts, self.provider, self.name)
         policy = self._policy
         if offer.tools and (
@@ -253,10 +254,10 @@ class ServedModel:
         )
 
     def _output(self, request: RunRequest, offer: Offer) -> OutputSpec | None:
-        """What the answer must be. Raises `InvalidRequest` for an invalid schema.
+        """The required form of the answer. Raises `InvalidRequest` for an invalid schema.
 
         An upstream that enforces the schema streams its answer at once. Any other answer is held
-        back until it is valid, and asked for again if it is not, unless `strict` is false.
+        back until it is valid, and requested again if it is not, unless `strict` is false.
         """
         settings = request.settings
         if settings.response_schema is None:

@@ -56,7 +56,7 @@ PROVIDERS = {
     "responses": "openai",
     "vertex": "gcp.vertex_ai",
 }
-"""The conventions' names of providers, where they differ from ours."""
+"""The names of providers in the conventions, where they differ from ours."""
 
 
 def provider_name(provider: str) -> str:
@@ -70,7 +70,7 @@ FAILED: frozenset[StopReason] = frozenset({"error", "deadline"})
 """The stop reasons that are errors."""
 
 MAYBE_UNKNOWN: frozenset[Outcome] = frozenset({"unknown_tool", "not_run"})
-"""Outcomes of calls whose tool may not exist: then its name is text of the model."""
+"""Outcomes of calls whose tool may not exist. The name of such a tool is text of the model."""
 
 
 class TracedRun(Struct, frozen=True, kw_only=True):
@@ -224,7 +224,7 @@ def _nanoseconds(event: RunEvent) -> int:
 
 
 def _valid(text: str) -> str:
-    """Replaces lone surrogates: one in a span would make the export of its batch fail."""
+    """Replaces lone surrogates, because one in a span makes the export of its batch fail."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -69,7 +69,7 @@ class Tracing:
 
 
 def tracing_from(environ: Mapping[str, str], *, content: bool = False) -> Tracing | None:
-    """Tracing by OpenTelemetry's standard variables; None if they ask for none.
+    """Tracing as OpenTelemetry's standard variables configure it; None if they configure none.
 
     The variables are `OTEL_TRACES_EXPORTER`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` and
     `OTEL_EXPORTER_OTLP_ENDPOINT`; `OTEL_SDK_DISABLED` overrides them. OpenTelemetry reads the other
@@ -83,7 +83,7 @@ def tracing_from(environ: Mapping[str, str], *, content: bool = False) -> Tracin
         provider = _provider(names, _endpoint(environ))
     except ImportError as error:
         raise ConfigError(
-            "the environment asks for traces, but the packages for them are missing: "
+            "the environment configures traces, but their packages are missing: "
             "pip install 'windlass[otel]'"
         ) from error
     return Tracing(provider, content=content, owned=True)

@@ -24,7 +24,7 @@ SECURITY_SCHEMES: JsonObject = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
 ANY_KEY: list[JsonObject] = [{"bearer": []}, {"apiKey": []}, {}]
-"""The last entry is for a gateway without keys, which only its own machine can reach."""
+"""The accepted forms of a key. A gateway without keys accepts the last entry, which is empty."""
 
 PROBLEMS: dict[int, str] = {
     400: "The request is invalid; `param` names the field.",

@@ -7,7 +7,7 @@ from typing_extensions import TypeAliasType
 
 from windlass.settings import Mode
 from windlass.wires.chat.types import ErrorJson
-from windlass.wires.json_types import Field, NonEmptyText
+from windlass.wires.fields import Field, NonEmptyText
 
 ModeJson = TypeAliasType("ModeJson", Mode)
 
@@ -16,7 +16,7 @@ GUARDED = (401, 403, *ALWAYS)
 WITH_BODY = (400, 408, 413, 415)
 STARTING = (404, 429, 503, *WITH_BODY, *GUARDED)
 WAITING = (409, 422, 502, 504)
-"""The statuses of a run that fails while its client waits for it."""
+"""The statuses of a run that fails while its client waits."""
 
 
 class RequestParameter(Struct, frozen=True):
@@ -36,7 +36,7 @@ class EventStream(Struct, frozen=True):
 
 
 class OtherAnswer(Struct, frozen=True):
-    """A further response that is no error, without a body if `answer` is None."""
+    """Another successful response, without a body if `answer` is None."""
 
     description: str
     answer: Any = None

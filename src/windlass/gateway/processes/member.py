@@ -45,7 +45,7 @@ SEARCH_SECONDS = 2.0
 
 
 class Assignment(Struct, frozen=True):
-    """What the supervisor gives to a process."""
+    """The resources that the supervisor assigns to a process."""
 
     number: int
     listener: int
@@ -65,7 +65,7 @@ def assignment(environ: Mapping[str, str] = os.environ) -> Assignment | None:
 
 
 def with_assignment(config: GatewayConfig, assigned: Assignment) -> GatewayConfig:
-    """The configuration with what the supervisor provides for all processes."""
+    """The configuration with the resources that all processes share."""
     runs, workers = config.runs, config.workers
     if assigned.runs is not None and runs.path is None and not runs.nats:
         max_runs = runs.max_runs or max(1, config.limits.max_kept_runs)
@@ -76,9 +76,9 @@ def with_assignment(config: GatewayConfig, assigned: Assignment) -> GatewayConfi
 
 
 class Member:
-    """The connection of this process to its supervisor, and the limits that it shares.
+    """The connection of this process to its supervisor, and the shared limits.
 
-    It is a `LimitCounter`, and has the places for runs. For one event loop.
+    It is a `LimitCounter`, and has the places for runs. It belongs to one event loop.
     """
 
     def __init__(self, assigned: Assignment) -> None:
@@ -122,7 +122,7 @@ class Member:
             self._writer.close()
 
     async def search(self, run_id: str) -> None:
-        """Lets the other processes store this run, or all runs for an empty id.
+        """Asks the other processes to store this run, or all runs for an empty id.
 
         Returns when they have, or after `SEARCH_SECONDS`.
         """
@@ -170,7 +170,7 @@ class Member:
     # The slots of any name.
 
     def request(self, name: str, limit: int, max_waiting: int = 0) -> "asyncio.Future[bool]":
-        """Asks for a slot: True when there is one, False if there is none."""
+        """Requests a slot: True when it is granted, False if none is free."""
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if self._unused[name]:
             self._unused[name] -= 1

@@ -17,7 +17,7 @@ from windlass.runs.sqlite import SQLiteLog
 log = logging.getLogger("windlass.gateway")
 
 MAX_ID_CHARS = 100
-"""A longer id is of no run, and is not sent to other processes."""
+"""No run has a longer id, so longer ids are not sent to other processes."""
 STEP_RUNS = 50
 """How many runs are stored in one step, which blocks the event loop for some milliseconds."""
 
@@ -26,10 +26,10 @@ class HeldRun(Protocol):
     """A run of this process, active or ended."""
 
     held: bool
-    """Whether it is only in memory, and may be stored."""
+    """Whether the run is only in memory, and may be stored."""
 
     def content(self) -> tuple[RunRecord, MemoryLog]:
-        """Its record as at its start, and its events."""
+        """The record as of the start of the run, and its events."""
         ...
 
 
@@ -40,15 +40,15 @@ class OtherProcesses(Protocol):
     """Stores the runs that another process looks for."""
 
     async def search(self, run_id: str) -> None:
-        """Lets the other processes store this run, or all runs for an empty id."""
+        """Asks the other processes to store this run, or all runs for an empty id."""
         ...
 
 
 class SharedRuns(SQLiteLog):
     """A temporary file that the processes of one gateway share.
 
-    A run that ends with its client is not written to it: it stays in the memory of its process
-    until another process looks for it, or for all runs. Then its process stores it.
+    A run that stops with its client is not written to the file. It stays in the memory of its
+    process until another process looks for it, or for all runs; then its process stores it.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The limits that the processes of a gateway share, counted in the supervisor. Pure.
 
-A process keeps a slot that it has released, and uses it for its next run without asking. When
-another process needs one, the supervisor recalls all unused slots, and from then on every released
-slot, until half of them are free again. So the limit is exact, and asking is rare.
+A process keeps a slot after its release, and uses it for its next run without a request. When
+another process needs a slot, the supervisor recalls all unused slots, and then every released slot,
+until half of them are free again. So the limit is exact, and requests are rare.
 """
 
 from collections import Counter, deque
@@ -32,7 +32,7 @@ class _SlotPool:
         """The slots of each process, whether it uses them or not."""
         self.waiting: deque[tuple[int, Acquire]] = deque()
         self.recalled: set[int] = set()
-        """The processes whose released slots come back at once."""
+        """The processes that return released slots at once."""
         self.asked: set[int] = set()
         """The processes that have not answered the recall yet."""
 
@@ -42,7 +42,7 @@ class _SlotPool:
 
 
 class SharedLimits:
-    """Answers the requests of processes, which are known by number."""
+    """Answers the requests of processes. Each process has a number."""
 
     def __init__(
         self, send: Callable[[int, FromSupervisor], None], clock: Callable[[], float]
@@ -83,7 +83,7 @@ class SharedLimits:
             self._settle(name, pool)
 
     def _withdraw(self, pool: _SlotPool, process: int, number: int) -> None:
-        """Every request gets one answer: this one, unless it was granted already."""
+        """Refuses a withdrawn request, unless it was granted: every request gets one answer."""
         for each in pool.waiting:
             if (each[0], each[1].id) == (process, number):
                 pool.waiting.remove(each)
@@ -97,7 +97,7 @@ class SharedLimits:
         return 0.0 if spent else seconds
 
     def _settle(self, name: str, pool: _SlotPool) -> None:
-        """Grants what is free, recalls unused slots, and refuses what may not wait."""
+        """Grants free slots, recalls unused ones, and refuses requests that may not wait."""
         while pool.waiting and pool.free > 0:
             process, request = pool.waiting.popleft()
             pool.held[process] += 1

@@ -5,18 +5,25 @@ socket, so none is refused while a process is replaced. A process that loses its
 """
 
 import asyncio
+import itertools
 import logging
 import os
 import signal
 import socket
 import sys
+import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.errors import ConfigError
+from windlass.gateway.config import GatewayConfig
+from windlass.gateway.http.listener import address_of, bound_socket
 from windlass.gateway.processes.member import VARIABLE, Assignment
 from windlass.gateway.processes.messages import (
     MAX_LINE,
@@ -25,12 +32,14 @@ from windlass.gateway.processes.messages import (
     FromProcess,
     FromSupervisor,
     Ready,
+    RequestAnswer,
+    Store,
     Stored,
     encode,
     from_process,
 )
-from windlass.gateway.processes.searches import Searches
 from windlass.gateway.processes.slots import SharedLimits
+from windlass.threads import available_cores
 
 log = logging.getLogger("windlass.gateway")
 
@@ -64,7 +73,7 @@ class _Process:
             self.writer.write(encode(message))
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        """Sends a signal that ends the process, which is not replaced then."""
+        """Sends a signal that ends the process. An ended process is not replaced."""
         self.is_leaving = True
         if self.process.returncode is None:
             self.process.send_signal(number)
@@ -76,7 +85,7 @@ class Supervisor:
     def __init__(
         self, command: Sequence[str], count: int, listener: socket.socket, assigned: Assignment
     ) -> None:
-        """`assigned` has what all processes get; the descriptors are added to it."""
+        """`assigned` has the resources of all processes. The descriptors are added to it."""
         self._command, self._count, self._listener = command, count, listener
         self._assigned = assigned
         self._folder = Path()
@@ -270,3 +279,88 @@ def _forget_gauges(pid: int, folder: Path) -> None:
 def python_command(arguments: Sequence[str]) -> list[str]:
     """The command that runs `windlass` with these arguments."""
     return [sys.executable, "-m", "windlass", *arguments]
+
+
+class _Search(Struct):
+    """A search of one process, and the processes that have not answered yet."""
+
+    asker: int
+    question: int
+    asked: set[int]
+
+
+class Searches:
+    """Passes each search for runs to the other processes, and answers it when all have answered.
+
+    A run may be only in the memory of one process.
+    """
+
+    def __init__(self, send: Callable[[int, FromSupervisor], None]) -> None:
+        self._send = send
+        self._numbers = itertools.count(1)
+        self._open: dict[int, _Search] = {}
+
+    def begin(self, asker: int, message: Find, others: Iterable[int]) -> None:
+        number = next(self._numbers)
+        search = self._open[number] = _Search(asker, message.id, set(others) - {asker})
+        for process in search.asked:
+            self._send(process, Store(number, message.run_id))
+        self._settle(number, search)
+
+    def stored(self, process: int, number: int) -> None:
+        """The process has stored its runs for this search."""
+        if (search := self._open.get(number)) is not None:
+            search.asked.discard(process)
+            self._settle(number, search)
+
+    def remove(self, process: int) -> None:
+        """The process has exited, and will not answer."""
+        for number, search in list(self._open.items()):
+            search.asked.discard(process)
+            self._settle(number, search)
+
+    def _settle(self, number: int, search: _Search) -> None:
+        if not search.asked:
+            del self._open[number]
+            self._send(search.asker, RequestAnswer(search.question, 1))
+
+
+def serve_processes(
+    config: GatewayConfig, arguments: Sequence[str], started: Callable[[str], None]
+) -> int:
+    """Serves until a signal, and returns the exit code.
+
+    Each process runs `windlass` with the `arguments`. Calls `started` with the address when all of
+    them accept requests. Raises `ConfigError` if the address is in use.
+    """
+    if sys.platform == "win32":
+        raise ConfigError("--processes: Windows supports one process only")
+    server = config.server
+    count = available_cores() if server.processes == "auto" else server.processes
+    with (
+        bound_socket(server.host, server.port) as listener,
+        tempfile.TemporaryDirectory(prefix="windlass-") as folder,
+    ):
+        address = address_of(listener)
+
+        async def serve() -> int:
+            async with AsyncExitStack() as stack:
+                assigned = await _assigned(config, Path(folder), stack)
+                supervisor = Supervisor(python_command(arguments), count, listener, assigned)
+                return await supervisor.run(Path(folder), lambda: started(address))
+
+        return asyncio.run(serve())
+
+
+async def _assigned(config: GatewayConfig, folder: Path, stack: AsyncExitStack) -> Assignment:
+    """The shared resources: a file of runs and a NATS server, unless they are configured."""
+    runs, workers = config.runs, config.workers
+    file = None if runs.path or runs.nats else str(folder / "runs.db")
+    nats: str | None = None
+    if workers is not None and not workers.nats:
+        try:
+            from windlass.messaging.embedded import NatsServer
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"workers need {error.name}: pip install 'windlass[fleet]'") from None
+        nats = (await stack.enter_async_context(NatsServer(port=workers.port))).url
+    return Assignment(number=0, listener=0, control=0, runs=file, workers=nats)

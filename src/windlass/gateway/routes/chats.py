@@ -29,12 +29,12 @@ from windlass.gateway.openapi.operations import (
 )
 from windlass.gateway.routes.runs import MAX_LISTED, read_limit
 from windlass.gateway.runs.chats import Chats, chosen_title, current_runs, is_title
-from windlass.gateway.runs.search import excerpt, text_of_messages
+from windlass.gateway.runs.summaries import excerpt, text_of_messages
 from windlass.runs.records import TITLE_CHARS, RunRecord, start_order
 from windlass.wires.body import read_as
 from windlass.wires.chat.messages import encode_message
 from windlass.wires.errors import InvalidRequest, Problem
-from windlass.wires.json_types import Count, Json
+from windlass.wires.fields import Count, Json
 
 
 class ChatJson(Json):
@@ -120,7 +120,7 @@ PATHS: Paths = {
 }
 
 CHATS_PAGE = 100
-"""How many runs the first read of a list of chats returns; later reads return more."""
+"""The number of runs in the first read for a list of chats. Later reads are larger."""
 
 
 class ChatRoutes:
@@ -179,7 +179,7 @@ class ChatRoutes:
                     continue
                 seen.add(chat)
                 runs = await self._runs_of(owner, chat)
-                # Otherwise it comes before the start, or was deleted meanwhile.
+                # Otherwise it precedes the start of this page, or was deleted meanwhile.
                 if runs and (before is None or start_order(runs[0]) < start_order(before)):
                     yield runs
             if len(page) < size:

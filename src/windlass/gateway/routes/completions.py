@@ -29,7 +29,7 @@ from windlass.wires.chat.types import (
     ErrorJson,
 )
 from windlass.wires.chat.write_events import ChunkEncoder, Form, completion
-from windlass.wires.openai_errors import error_body
+from windlass.wires.errors import error_body
 
 PATH = "/v1/chat/completions"
 
@@ -50,7 +50,7 @@ PATHS: Paths = {
 
 
 class ChatCompletions:
-    """The endpoint, as plain ASGI: the gateway spends most of its time here."""
+    """The endpoint, as plain ASGI, because it serves most of the requests."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

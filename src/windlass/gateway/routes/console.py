@@ -17,7 +17,7 @@ PAGES = ("/", "/chats/{chat_id}", "/runs", "/runs/{run_id}", "/tools", "/tools/{
 """Paths of the console's views. Each of them serves the same page."""
 INDEX = "index.html"
 API_PATHS = ("/v1", "/health", "/metrics", "/openapi.json", "/console/")
-"""Paths below which an unknown address is an error of a client, and is answered in JSON."""
+"""The paths below which an unknown address gets an error in JSON, since a program requested it."""
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -39,7 +39,7 @@ SECURITY_HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-"""The page shows text of models and tools; these headers keep it from running as a script."""
+"""The headers of the page. They prevent that text of models and tools runs as a script."""
 
 _ZERO_WEIGHT = re.compile(r"q=0(\.0*)?")
 
@@ -54,7 +54,7 @@ class Asset(Struct, frozen=True):
 
 
 class _UnknownPage(Route):
-    """Matches the unknown addresses that a person opens in a browser, not those of the API."""
+    """Matches unknown addresses that a person opens in a browser, except those of the API."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         path = scope.get("path", "").removeprefix(scope.get("root_path", ""))

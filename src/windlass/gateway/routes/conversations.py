@@ -43,16 +43,14 @@ from windlass.request import RunRequest, inherited
 from windlass.runs.origin import ADDED
 from windlass.runs.records import RunRecord
 from windlass.wires.body import Fields, fields_of
-from windlass.wires.errors import InvalidRequest, Problem
+from windlass.wires.errors import InvalidRequest, Problem, error_body
 from windlass.wires.fields import JsonObject, as_list, as_object
-from windlass.wires.openai_errors import error_body
 from windlass.wires.responses.item_ids import ResponsePlace, response_id
 from windlass.wires.responses.messages import decode_input, input_items
-from windlass.wires.responses.pauses import split_at_pause
 from windlass.wires.responses.read_request import WIRE as WIRE_NAME
 from windlass.wires.responses.read_request import check_metadata
-from windlass.wires.responses.response import item_page
-from windlass.wires.responses.tool_names import tool_names
+from windlass.wires.responses.response import item_page, split_at_pause
+from windlass.wires.responses.tools import tool_names
 from windlass.wires.responses.types import (
     ConversationDeleted,
     ConversationJson,
@@ -143,7 +141,7 @@ NO_METADATA: dict[str, str] = {}
 
 
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a record changes in its conversation. It is stored in the `answer` of its origin."""
+    """The change that a record makes to its conversation. It is stored in the origin's `answer`."""
 
     metadata: dict[str, str] | None = None
     removed: tuple[str, ...] = ()
@@ -161,7 +159,7 @@ def change_of(record: RunRecord) -> Change:
 
 
 class Before(Struct, frozen=True):
-    """What a conversation consists of before a run."""
+    """The contents of a conversation before a run."""
 
     messages: tuple[Message, ...] = ()
     calls: Mapping[str, str] = {}
@@ -203,7 +201,7 @@ class StoredConversation:
         return {**head, "created_at": created, "metadata": metadata}
 
     async def items(self) -> list[JsonObject]:
-        """All items, oldest first: what each run was asked, and what it answered."""
+        """All items, oldest first: the input and the output of each run."""
         removed = {item for record in self.runs for item in change_of(record).removed}
         items: list[JsonObject] = []
         before = Before()
@@ -295,7 +293,7 @@ class StoredConversation:
 
 
 def _spoken(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages after the system messages at the start, which belong to no request."""
+    """The messages without the system messages at the start, which are no part of a request."""
     return tuple(dropwhile(lambda message: message.role == "system", messages))
 
 
@@ -342,7 +340,7 @@ class ConversationRoutes:
                 return json_response(conversation.fields())
 
     async def items(self, request: Request) -> Response:
-        """Lists the items, or adds some."""
+        """Lists the items, or adds items."""
         conversation = await self._found(request)
         if request.method != "POST":
             return json_response(asked_page(await conversation.items(), request))

@@ -15,7 +15,7 @@ class FollowedLog:
     """The events of a run, until its end, a disconnect of the client, or a shutdown."""
 
     def __init__(self, gateway: Gateway, events: Follower | None, gone: asyncio.Task[None]) -> None:
-        """`gone` ends when the client disconnects."""
+        """The task `gone` ends when the client disconnects."""
         self._gateway, self._events, self._gone = gateway, events, gone
         self.is_over = events is None
         """Whether all events of the run have been read."""
@@ -27,7 +27,7 @@ class FollowedLog:
         return self._gone.done()
 
     async def batch(self) -> Sequence[RunEvent]:
-        """The next events; none after a while without events, when a heartbeat is due."""
+        """The next events; none when a heartbeat is due."""
         if self._events is None:
             return ()
         drained = self._gateway.drained

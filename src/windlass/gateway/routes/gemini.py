@@ -37,9 +37,7 @@ from windlass.gateway.runs.run import GatewayRun
 from windlass.jsontext import encode_json
 from windlass.request import RequestLimits, RunRequest
 from windlass.wires.errors import InvalidRequest
-from windlass.wires.gemini.models import METHODS, model_fields
-from windlass.wires.gemini.read_request import counted_body, read_request
-from windlass.wires.gemini.tools import CALLING
+from windlass.wires.gemini.read_request import CALLING, counted_body, read_request
 from windlass.wires.gemini.types import (
     CountTokensRequest,
     CountTokensResponse,
@@ -50,11 +48,13 @@ from windlass.wires.gemini.types import (
     GenerateContentResponse,
 )
 from windlass.wires.gemini.write_events import (
+    METHODS,
     AnswerHead,
     ChunkEncoder,
     Form,
     answer_body,
     error_body,
+    model_fields,
 )
 
 MODELS = "/v1beta/models"
@@ -183,7 +183,7 @@ def _as_json(send: Send) -> Send:
 
 
 def _in_terms_of_wire(error: InvalidRequest) -> InvalidRequest:
-    """The error with this wire's name of the field."""
+    """The error, with the field's name on this wire."""
     if error.param != "tool_choice":
         return error
     said = error.message.replace("tool_choice", CALLING, 1)
@@ -215,7 +215,7 @@ def _head(run: GatewayRun) -> AnswerHead:
 
 
 class CountTokens:
-    """`:countTokens`: an estimate of what the model would receive."""
+    """`:countTokens`: estimates the tokens that the model would receive."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -1,17 +1,17 @@
-"""`/v1/models`, `/health` and `/metrics`: information about the gateway."""
+"""`/v1/models`, `/health`, `/metrics`: information about the gateway, and prompts for new chats."""
 
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from windlass.content import FunctionDeclaration
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import exchange_of, json_response
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.models.examples import example_prompts
 from windlass.gateway.models.served_model import ServedModel, attachments_of
 from windlass.gateway.openapi.operations import (
     ALWAYS,
@@ -26,13 +26,13 @@ from windlass.jsontext import offloaded
 from windlass.model import CachingModel
 from windlass.models.local.weights import CATALOG
 from windlass.request import PartKind
+from windlass.tool import Tool
 from windlass.wires.errors import Problem
-from windlass.wires.fields import JsonObject
-from windlass.wires.gemini.models import model_fields
-from windlass.wires.json_types import Count, Json
+from windlass.wires.fields import Count, Json, JsonObject, as_list, as_object
+from windlass.wires.gemini.write_events import model_fields
 
 ANTHROPIC_VERSION = "anthropic-version"
-"""The header by which Anthropic's clients are recognized; they expect lists of their own form."""
+"""The header that identifies Anthropic's clients, which expect lists in Anthropic's form."""
 
 
 class ModelSettingsJson(Json):
@@ -155,7 +155,7 @@ PATHS: Paths = {
 
 
 class InfoRoutes:
-    """Endpoints that answer from the gateway's state, without a run."""
+    """Endpoints that return the state of the gateway, without a run."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -247,7 +247,7 @@ def model_title(target: str) -> str:
 
 
 def _is_google_client(request: Request) -> bool:
-    """Whether Google's SDK asks: it uses the same path as OpenAI's."""
+    """Whether the client is Google's SDK, which uses the same path as OpenAI's."""
     return "x-goog-api-client" in request.headers or "x-goog-api-key" in request.headers
 
 
@@ -268,3 +268,51 @@ def anthropic_model(name: str, created: int) -> JsonObject:
         "created_at": at,
         "lifecycle": "active",
     }
+
+
+MAX_EXAMPLES = 4
+GENERAL = (
+    "Explain how rainbows form, in three sentences.",
+    "Write a short poem about the sea.",
+    "Write a Python function that checks whether a word is a palindrome.",
+    "List five ideas for a rainy weekend.",
+)
+"""Prompts for a model with few tools or none."""
+OVERVIEW = "What can you do? List your tools with one sentence each."
+
+
+def example_prompts(tools: Sequence[Tool]) -> list[str]:
+    """Returns four prompts.
+
+    A tool whose schema gives an example or a default for each required argument is called with
+    these values. For any other tool, the prompt asks only what it does: an invented argument could
+    have an effect.
+    """
+    declared = [each.declaration for each in tools]
+    functions = [each for each in declared if isinstance(each, FunctionDeclaration)]
+    if not functions:
+        return list(GENERAL)
+    prompts = [_call_prompt(each) or _question(each) for each in functions]
+    return [OVERVIEW, *prompts, *GENERAL][:MAX_EXAMPLES]
+
+
+def _question(function: FunctionDeclaration) -> str:
+    return f"What does {function.name} do? Give an example of a question for it."
+
+
+def _call_prompt(function: FunctionDeclaration) -> str | None:
+    """A prompt that calls the tool with values of its schema; None if some are missing."""
+    schema: dict[str, Any] = function.parameters or {}
+    properties = as_object(schema.get("properties")) or {}
+    required = as_list(schema.get("required")) or []
+    values = {name: _sample(as_object(properties.get(name)) or {}) for name in required}
+    if not values or None in values.values():
+        return None
+    given = " and ".join(f"{name} {value}" for name, value in values.items())
+    return f"Use {function.name} with {given}."
+
+
+def _sample(schema: dict[str, Any]) -> str | None:
+    examples = as_list(schema.get("examples")) or []
+    value = examples[0] if examples else schema.get("default")
+    return None if value is None or isinstance(value, dict | list) else str(value)

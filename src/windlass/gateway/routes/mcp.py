@@ -1,9 +1,15 @@
-"""`/mcp`: the gateway's tools for MCP clients. Each call is a run."""
+"""`/mcp`: the gateway's tools for MCP clients. Each call is a run.
+
+The protocol with sessions does not let a lost connection cancel a call. But a program that has
+exited cancels nothing, and no later connection could get the result. So the gateway stops the runs
+of a session when it has had no connection for some seconds.
+"""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import mcp_types as types
@@ -26,7 +32,6 @@ from windlass.gateway.config.tool_loading import mcp_extras
 from windlass.gateway.gateway import Gateway
 from windlass.gateway.http.context import Exchange, Receive, Scope, Send, exchange_of
 from windlass.gateway.http.errors import Refused
-from windlass.gateway.routes.mcp_sessions import McpSessions, session_of
 from windlass.gateway.routes.runs import NewestRuns
 from windlass.gateway.routes.tools import OfferedTool, offered_tools
 from windlass.gateway.runs.run import GatewayRun
@@ -46,7 +51,7 @@ REFUSED = -32000
 MAX_RUNS = 50
 """How many of the newest runs are searched for results."""
 MAX_WAITING = 1000
-"""How many calls may wait for their users at once; a client may never come back to its call."""
+"""The maximum number of calls that wait for their users; some clients never return to a call."""
 NOT_WAITING = "The call does not wait for an answer any more."
 _STATE = "windlass-run:"
 """The start of the state of a call that waits for an answer of its user."""
@@ -56,7 +61,7 @@ class GatewayTools:
     """The tools of a gateway. A request gets the tools of its key's models."""
 
     def __init__(self, gateway: Gateway, *, every: bool = False) -> None:
-        """With `every`, a request without a key gets the tools of no model too."""
+        """With `every`, a request without a key also gets tools that no model offers."""
         self._gateway, self._every = gateway, every
         self._waiting: dict[str, ServedCall] = {}
         """The first calls of runs that wait for their users, by run id."""
@@ -152,8 +157,8 @@ class GatewayTools:
     async def _repeated(self, run_id: str, tool: Tool, call: ServedCall) -> tuple[GatewayRun, int]:
         """A new run for a call that waited for its approval when the gateway was stopped.
 
-        Its tool had not started. No other call of an earlier process can be continued, and no call
-        of a run that still waits in another gateway.
+        The tool of such a call had not started. Other calls of an earlier process cannot be
+        continued, nor calls of a run that still waits in another gateway.
         """
         try:
             stored = await self._gateway.find(run_id, exchange_in(call.context).owner)
@@ -178,7 +183,7 @@ class GatewayTools:
     async def _answer(
         self, run: GatewayRun, call: ServedCall, after: int
     ) -> FunctionResponse | types.InputRequiredResult:
-        """The result of the run's call; or the question that the client answers first."""
+        """The result of the run's call, or the question that the client must answer first."""
         asking: set[asyncio.Task[None]] = set()
         response: FunctionResponse | None = None
         try:
@@ -250,7 +255,7 @@ def _error(refused: Refused) -> MCPError:
 
 
 def bind_session(scope: Scope, owner: str) -> None:
-    """Makes a session belong to the key that opens it: the SDK compares the users."""
+    """Binds a session to the key that opens it: the SDK compares the users."""
     scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=owner, scopes=[]))
 
 
@@ -272,7 +277,7 @@ def tool_server(gateway: Gateway, *, name: str = "windlass", every: bool = False
 
 
 def _state_key(gateway: Gateway) -> bytes | None:
-    """The key for the state of waiting calls, if they are stored: it outlives the process."""
+    """The key for the state of waiting calls. If they are stored, it survives a restart."""
     if gateway.service.log is None:
         return None
     try:
@@ -344,3 +349,81 @@ def _only_listens(scope: Scope) -> bool:
 def endpoint(gateway: Gateway, server: ToolServer | None) -> McpEndpoint:
     """The endpoint of a running gateway. Raises `ConfigError`."""
     return McpEndpoint(gateway, server or tool_server(gateway))
+
+
+GONE_SECONDS = 5.0
+"""How long a session with calls may be without a connection."""
+_HEADER = b"mcp-session-id"
+_SESSION = "windlass.mcp_session"
+
+
+class McpSession:
+    """The open connections of one session, and its running calls."""
+
+    def __init__(self, forget: Callable[[], object]) -> None:
+        """`forget` is called when it has neither connections nor calls."""
+        self._forget = forget
+        self._connections = 0
+        self._runs: set[GatewayRun] = set()
+        self._waiting: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def calling(self, run: GatewayRun) -> Generator[None]:
+        self._runs.add(run)
+        try:
+            yield
+        finally:
+            self._runs.discard(run)
+            self._forget_unused()
+
+    def connected(self) -> None:
+        self._connections += 1
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def disconnected(self) -> None:
+        self._connections -= 1
+        if self._runs and not self._connections:
+            self._waiting = asyncio.create_task(self._stop_later())
+        self._forget_unused()
+
+    def _forget_unused(self) -> None:
+        if not self._connections and not self._runs:
+            self._forget()
+
+    async def _stop_later(self) -> None:
+        await asyncio.sleep(GONE_SECONDS)
+        for run in list(self._runs):
+            log.info("run stopped: its MCP client is gone", extra={"run_id": run.id})
+            await run.stop()
+
+
+class McpSessions:
+    """The sessions of an endpoint, by their ids."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[bytes, McpSession] = {}
+
+    @contextmanager
+    def connection(self, scope: Scope) -> Generator[None]:
+        """Counts a request of a session, if it names one."""
+        name = next((value for header, value in scope["headers"] if header == _HEADER), None)
+        if name is None:
+            yield
+            return
+        session = self._sessions.get(name)
+        if session is None:
+            session = McpSession(lambda: self._sessions.pop(name, None))
+            self._sessions[name] = session
+        scope[_SESSION] = session
+        session.connected()
+        try:
+            yield
+        finally:
+            session.disconnected()
+
+
+def session_of(scope: Scope) -> McpSession:
+    """The session of a request; an empty one if it has none."""
+    return scope.get(_SESSION) or McpSession(lambda: None)

@@ -53,7 +53,7 @@ COUNT_PATH = f"{PATH}/count_tokens"
 BETA_HEADER = b"anthropic-beta"
 VERSION_HEADER = b"anthropic-version"
 BYTES_PER_TOKEN = 4
-"""For the first estimate of the input, which the end of the stream replaces."""
+"""Used for the first estimate of the input. The end of the stream has the exact number."""
 
 PATHS: Paths = {
     PATH: {
@@ -108,7 +108,7 @@ def _readable(request: RunRequest, served: ServedModel) -> RunRequest:
 
 
 def _betas(scope: Scope) -> tuple[str, ...]:
-    """The betas of the request; the header may be there several times."""
+    """The betas of the request. The header may occur several times."""
     values: list[bytes] = [value for name, value in scope["headers"] if name == BETA_HEADER]
     return betas_of(value.decode("latin-1") for value in values)
 

@@ -34,7 +34,7 @@ PATHS: Paths = {
 @functools.cache
 def openapi_document() -> JsonObject:
     """The document of the gateway's endpoints."""
-    # Imported here, because it needs pydantic, and most gateways are never asked for it.
+    # Imported here: it needs pydantic, and most gateways never serve the document.
     from windlass.gateway.openapi.document import document_of
 
     return document_of(PATHS)

@@ -17,11 +17,11 @@ from windlass.request import RunRequest, inherited
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.responses.item_ids import ResponsePlace, approval_id, response_id
 from windlass.wires.responses.messages import McpApproval
-from windlass.wires.responses.pauses import split_at_pause, waiting_calls
 from windlass.wires.responses.read_request import ResponseOptions, item_references, read_request
+from windlass.wires.responses.response import split_at_pause, waiting_calls
 
 ASKED = "asked"
-"""How many messages a request added to its conversation: a field of the run's `answer`."""
+"""The field of a run's `answer` with the number of messages that its request added."""
 SOCKET_MEMORY = "windlass.socket_memory"
 """The field of the scope of a request on a WebSocket."""
 MAX_KNOWN = 64
@@ -29,7 +29,7 @@ MAX_KNOWN = 64
 
 
 class SocketMemory:
-    """What a WebSocket remembers: ids of responses that are not stored, and a warm-up."""
+    """The memory of a WebSocket: ids of responses that are not stored, and a warm-up."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Message, ...]] = {}

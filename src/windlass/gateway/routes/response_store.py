@@ -1,4 +1,4 @@
-"""Responses and conversations among the runs of a gateway: how they are found and shown."""
+"""Finds responses and conversations among the runs of a gateway."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -15,12 +15,12 @@ from windlass.request import inherited
 from windlass.runs.origin import Origin
 from windlass.runs.records import RunRecord
 from windlass.tool import Tool
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject
 from windlass.wires.responses.item_ids import ResponsePlace, place_of
 from windlass.wires.responses.messages import input_items
-from windlass.wires.responses.tool_names import tool_names
+from windlass.wires.responses.tools import tool_names
 
 NO_CONVERSATIONS = Problem(
     404,
@@ -115,7 +115,7 @@ class ResponseStore:
         return inherited(await self._gateway.planning.conversation_after(run))
 
     async def items(self, ids: Sequence[str], owner: str) -> Mapping[str, JsonObject]:
-        """The stored items with these ids, as far as they exist."""
+        """The stored items with these ids. Ids without an item are left out."""
         found: dict[str, JsonObject] = {}
         for response in dict.fromkeys(filter(None, map(response_of, ids))):
             try:

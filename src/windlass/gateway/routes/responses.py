@@ -65,16 +65,14 @@ from windlass.loop.pace import in_slices
 from windlass.model import NONE, Settings
 from windlass.request import RunRequest, inherited
 from windlass.runs.service import new_run_id
-from windlass.wires.call_ids import CallIds
-from windlass.wires.errors import InvalidRequest, Problem
+from windlass.wires.calls import CallIds
+from windlass.wires.errors import InvalidRequest, Problem, error_body
 from windlass.wires.fields import JsonObject
-from windlass.wires.openai_errors import error_body
 from windlass.wires.responses.item_ids import (
     ResponsePlace,
     response_id,
 )
 from windlass.wires.responses.messages import compaction_item
-from windlass.wires.responses.pauses import PauseFinder
 from windlass.wires.responses.read_request import (
     WIRE as WIRE_NAME,
 )
@@ -82,7 +80,7 @@ from windlass.wires.responses.read_request import (
     ResponseOptions,
     options_of,
 )
-from windlass.wires.responses.response import ResponseHead, item_page, usage_fields
+from windlass.wires.responses.response import PauseFinder, ResponseHead, item_page, usage_fields
 from windlass.wires.responses.tools import read_tools
 from windlass.wires.responses.types import (
     CompactedResponse,
@@ -412,7 +410,7 @@ class ResponseInputs:
         self._gateway, self._requests = gateway, requests
 
     async def count(self, request: Request) -> Response:
-        """`POST /v1/responses/input_tokens`: an estimate of the input's tokens."""
+        """`POST /v1/responses/input_tokens`: estimates the tokens of the input."""
         asked = await self._asked(request)
         tools = [
             tool.declaration for tool in asked.tools.read(asked.tools.source, self._gateway.limits)
@@ -421,7 +419,7 @@ class ResponseInputs:
         return json_response({"object": "response.input_tokens", "input_tokens": tokens})
 
     async def compact(self, request: Request) -> Response:
-        """`POST /v1/responses/compact`: the conversation as a summary, in one opaque item."""
+        """`POST /v1/responses/compact`: summarises the conversation, in one opaque item."""
         exchange = exchange_of(request.scope)
         asked = await self._asked(request)
         summarizing = RunRequest(
@@ -459,7 +457,7 @@ class ResponseInputs:
 
 
 def asked_page(items: Sequence[JsonObject], request: Request) -> JsonObject:
-    """The page of a list of items that the query asks for: `limit`, `order` and `after`.
+    """The requested page of a list of items, from `limit`, `order` and `after` of the query.
 
     Raises `InvalidRequest`.
     """

@@ -57,25 +57,24 @@ from windlass.gateway.runs.lookup import (
     found_run,
 )
 from windlass.gateway.runs.run_json import FAILED_REASONS, run_fields
-from windlass.gateway.runs.search import text_of_run
+from windlass.gateway.runs.summaries import text_of_run
 from windlass.jsontext import by_size, encode_any_json, offloaded
 from windlass.loop.history import History
+from windlass.runs.control import StoredRun
 from windlass.runs.encoding import are_large
 from windlass.runs.event_log import PAGE_BYTES
 from windlass.runs.export import Export, exported
 from windlass.runs.records import RunRecord
-from windlass.runs.stored_run import StoredRun
 from windlass.wires.body import read_as
 from windlass.wires.chat.types import ChatCompletion, ChatCompletionRequest, RunEventJson
 from windlass.wires.chat.write_events import HEARTBEAT
 from windlass.wires.errors import InvalidRequest, Problem
-from windlass.wires.fields import JsonObject
-from windlass.wires.json_types import Count, Json
+from windlass.wires.fields import Count, Json, JsonObject
 
 MAX_LISTED = 1_000
 """The default and the maximum of `limit`."""
 MAX_PAGE = 16 * MAX_LISTED
-"""The largest number of runs that one read of the log returns; pages grow up to it."""
+"""The maximum number of runs in one read of the log. Pages grow up to it."""
 ALL_REASONS: frozenset[StopReason] = frozenset(get_args(StopReason))
 REASONS: dict[str, frozenset[StopReason]] = {
     "any": ALL_REASONS,
@@ -83,7 +82,7 @@ REASONS: dict[str, frozenset[StopReason]] = {
     "ended": ALL_REASONS - FAILED_REASONS,
     "failed": FAILED_REASONS,
 }
-"""Why runs have ended, by status."""
+"""The stop reasons of each status."""
 YIELD_EVERY = 500
 """The event loop gets control after this number of runs."""
 
@@ -483,7 +482,7 @@ class NewestRuns:
     """Reads the runs of a key in pages, newest first: those of this process and of the log."""
 
     def __init__(self, gateway: Gateway, owner: str, query: RunQuery = ALL_RUNS) -> None:
-        """Leaves out runs of the log that do not match the query. Others may not match either."""
+        """Leaves out stored runs that do not match the query. Other runs are not filtered."""
         self._gateway, self._owner, self._query = gateway, owner, query
         self._last: RunRecord | None = None
         """The last stored run of the previous page."""
@@ -513,7 +512,7 @@ class NewestRuns:
         return merged
 
     async def _begin(self) -> deque[tuple[float, FoundRun]]:
-        """The runs that are not stored, from the start of the list on."""
+        """The runs that are not stored, from the start of the list."""
         service, before = self._gateway.service, self._query.before
         runs = [
             run
@@ -575,7 +574,7 @@ async def listed_runs(gateway: Gateway, owner: str, query: RunQuery) -> list[Jso
                 listed.append(fields)
             if len(listed) == query.limit:
                 return listed
-        # A filter that reads the events of each run looks at the first page only.
+        # A filter that reads events is applied to the first page only.
         is_last = len(runs) < size or query.reads_events
         # Runs are in the order of their starts, so all later ones are older.
         if is_last or runs[-1].record.created < query.since:

@@ -1,6 +1,6 @@
-"""The WebSocket at `/v1/responses`: one request in a frame, one event of its response in a frame.
+"""The WebSocket at `/v1/responses`: a frame has one request, or one event of its response.
 
-Each request takes the same way as over HTTP: authentication, limits, metrics and the access log.
+Each request is handled as over HTTP, with authentication, limits, metrics and the access log.
 """
 
 import asyncio
@@ -15,10 +15,8 @@ from windlass.gateway.http.context import BUSY, JSON_TYPE, Receive, Scope, Send
 from windlass.gateway.http.errors import problem_headers
 from windlass.gateway.routes.response_requests import SOCKET_MEMORY, SocketMemory
 from windlass.gateway.routes.responses import PATH
-from windlass.wires.errors import Problem
-from windlass.wires.openai_errors import error_body, error_fields
-from windlass.wires.responses.output import payloads
-from windlass.wires.responses.response import error_frame
+from windlass.wires.errors import Problem, error_body, error_fields
+from windlass.wires.responses.response import error_frame, payloads
 
 GOING_AWAY = 1012
 """The close code of a restarting service."""

@@ -38,10 +38,10 @@ from windlass.gateway.tools.sessions import HEADER as SESSION_HEADER
 from windlass.gateway.tools.sessions import sessions_of
 from windlass.jsontext import by_size
 from windlass.tool import Tool
-from windlass.toolsets.mcp.names import SEPARATOR
+from windlass.toolsets.mcp.options import SEPARATOR
 from windlass.wires.body import read_as
 from windlass.wires.errors import Problem
-from windlass.wires.json_types import Count, Field, Json
+from windlass.wires.fields import Count, Field, Json
 
 GATEWAY_ORIGIN = "gateway"
 MAX_RUNS = 200
@@ -217,7 +217,7 @@ class ToolRoutes:
 async def offered_tools(
     gateway: Gateway, exchange: Exchange, only: str | None = None
 ) -> dict[str, OfferedTool]:
-    """The tools of this key by name; with `only`, just the tool of that name.
+    """The tools of this key by name; with `only`, the tool of that name.
 
     If two tools have the same name, the tool of the first model wins. Raises `Refused` if the
     request names a session that its key may not use, or the gateway has no workers.
@@ -257,7 +257,7 @@ def _tools_of(
     workers: Mapping[str, Iterable[Tool]],
     only: str | None,
 ) -> list[tuple[Tool, str]]:
-    """The tools and origins that a run of this model gets; the gateway's own take precedence."""
+    """The tools of a run of this model, with their origins. The gateway's own take precedence."""
     own = _selected(offered, only)
     names = {tool.name for tool in own}
     tools = [

@@ -18,7 +18,7 @@ _WITHOUT_ANSWER: tuple[StopReason, ...] = ("error", "stopped", "deadline", "malf
 
 
 def holds_back(origin: Origin) -> bool:
-    """Whether the text of a run is held back: an invalid answer would be asked for again."""
+    """Whether the text of a run is held back, because an invalid answer is requested again."""
     return origin.output is not None and origin.output.retries > 0
 
 

@@ -16,7 +16,7 @@ from windlass.runs.origin import ADDED
 from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
 from windlass.runs.service import RunService
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.errors import Problem
 
 TITLE = "title"
@@ -72,7 +72,7 @@ class Chats:
         return ChatSoFar(messages=seen, replaced_from=number, replaced_since=since)
 
     async def seen(self, runs: Sequence[RunRecord]) -> tuple[Message, ...]:
-        """The conversation that a client has seen after these runs, which are newest first."""
+        """The conversation that a client has seen after these runs (newest first)."""
         for record in runs:
             if record.reason == "error":
                 continue  # a failed run does not change the conversation
@@ -89,7 +89,7 @@ class Chats:
         request = RunRequest(wire="", model="", messages=(), chat=chat)
         with self.only_run_of(owner, chat):
             so_far = await self.so_far(owner, request)
-            # `asked` is for conversations: the record adds no messages.
+            # `/v1/conversations` reads `asked`: this record adds no messages.
             change = {"asked": 0, TITLE: title}
             await service.store_messages(so_far.messages, "", chat, owner=owner, answer=change)
 

@@ -1,8 +1,8 @@
 """Turns that a client has seen only in part, kept until it sends its results. No I/O.
 
-A client with client tools sees only the calls of these. The rest of the turn (server tool calls and
-their results, signed thoughts, earlier rounds) is kept here under the ids of the client's calls. It
-is put back into the conversation when the client sends its results.
+A client that runs its own tools only sees the calls of these tools. The rest of the turn (server
+tool calls and their results, signed thoughts, earlier rounds) is kept here under the ids of the
+client's calls. It is put back into the conversation when the client sends its results.
 """
 
 import time
@@ -21,7 +21,7 @@ from windlass.content import (
 )
 from windlass.reply import Reply
 from windlass.request import inherited
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.errors import InvalidRequest
 
 NO_RESULT = "The caller gave no result for this call."
@@ -52,7 +52,7 @@ def hidden_turn(reply: Reply, asked: int, ids: CallIds) -> HiddenTurn | None:
 
 
 def seen_by_client(reply: Reply, asked: int, ids: CallIds) -> tuple[Message, ...]:
-    """The conversation that the client has seen: of a turn that waits, only the client's calls."""
+    """The conversation that the client has seen: only the client's calls of a waiting turn."""
     if not reply.pending:
         return reply.messages
     turn = reply.messages[-1]
@@ -137,7 +137,7 @@ class HiddenTurns:
         return (owner, call_id) in self._by_call
 
     def restored(self, owner: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The conversation with every known turn complete again."""
+        """The conversation, with its known hidden turns restored."""
         if not self._turns:
             return tuple(messages)
         self._forget()

@@ -1,12 +1,15 @@
-"""A run as the runs API sees it: in this process, or only in the log."""
+"""A run as the runs API sees it: active, finished in this process, or only in the log."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from windlass.events import RunEvent
-from windlass.gateway.runs.finished import FinishedRun
+from windlass.errors import clear_frames
+from windlass.events import RunEvent, ToolRunEnded
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.runs.run_json import (
     RunState,
@@ -16,13 +19,25 @@ from windlass.gateway.runs.run_json import (
     run_fields,
     stored_problem,
 )
+from windlass.jsontext import encode_json, is_larger
 from windlass.reply import Reply
-from windlass.runs.event_log import Follower
+from windlass.runs.control import StoredRun
+from windlass.runs.encoding import are_large, encoded
+from windlass.runs.event_log import Follower, MemoryLog
 from windlass.runs.origin import Origin
+from windlass.runs.protocol import RunLog
 from windlass.runs.records import RunRecord
-from windlass.runs.stored_run import StoredRun
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.fields import JsonObject
+
+MAX_COMPACT_BYTES = 2**18
+"""The size of a request, a tool result or all other events above which events are not encoded:
+encoding would block the event loop, and would save little, because most of the memory is text."""
+RUN_BYTES = 1_200
+"""The approximate memory of a run without its events."""
+
+_events = msgspec.json.Decoder(list[RunEvent])
+_states = msgspec.json.Decoder(RunState)
 
 RunStatus = Literal["running", "ended", "failed"]
 
@@ -71,7 +86,9 @@ class ActiveRun:
         await self._run.stop()
 
     async def approve(self, decision: Decision) -> bool:
-        """Decides a waiting call, and waits until that is stored. False if no such call waits."""
+        """Decides about a waiting call, and waits until the decision is stored. False if none
+        waits.
+        """
         self._run.check_here()
         decided = self._run.approve(
             decision.call_id,
@@ -149,6 +166,124 @@ class PersistedRun:
         if after >= record.events and record.ended is not None:
             return None
         return self._run.control.log.follow(self.id, min(after, record.events))
+
+
+class FinishedRun:
+    """The compact form of an ended run: its events as JSON, or none if a log stores them.
+
+    It does not keep the run's plan, request and reply in memory.
+    """
+
+    __slots__ = (
+        "_count",
+        "_events",
+        "_log",
+        "_origin",
+        "_shared",
+        "_state",
+        "_tools",
+        "call_ids",
+        "held",
+        "id",
+        "owner",
+        "size",
+        "stored",
+    )
+
+    def __init__(self, run: GatewayRun, log: RunLog | None) -> None:
+        self.id, self.owner = run.id, run.owner
+        self._origin, self._tools = run.origin, run.plan.tools
+        state = run.state()
+        self._state = _exact(encode_json(state))
+        self.call_ids = run.call_ids
+        self.held = run.held
+        """Whether the run is only in memory, and is stored when another process looks for it."""
+        self.stored = run.stored
+        """Whether every process of this gateway can find the run."""
+        self._log = log
+        self._count = state.record.events
+        self._events = b"" if log is not None else _compact(run.log.recorded(), run.request_size)
+        self._shared: weakref.ref[MemoryLog] | None = None
+        """The decoded events, shared by all current readers."""
+        self.size = RUN_BYTES
+        """The approximate memory, in bytes."""
+        self.size += len(self._events) if isinstance(self._events, bytes) else run.size
+        self.size += run.request_size if run.origin.answer else 0  # it may repeat the request
+        clear_frames(run.error)
+
+    @property
+    def origin(self) -> Origin:
+        return self._origin.with_tools(self._tools)
+
+    async def state(self) -> RunState:
+        return _states.decode(self._state)
+
+    async def response(self) -> tuple[Reply, JsonObject]:
+        """The reply, and the response."""
+        reply = await reply_of(await self.recorded())
+        return reply, response_fields(self.record, reply, self.call_ids, form_of(self.origin))
+
+    async def recorded(self) -> Sequence[RunEvent]:
+        """Raises `RunNotFound` if the log has deleted them."""
+        return self._decoded() if self._log is None else await self._log.read(self.id)
+
+    @property
+    def record(self) -> RunRecord:
+        """The record that a log would have of the run."""
+        return _states.decode(self._state).record
+
+    def content(self) -> tuple[RunRecord, MemoryLog]:
+        """The record as of the start of the run, and the events, to store the run."""
+        begun = replace(self.record, ended=None, reason=None, error=None, events=0)
+        return replace(begun, origin=self.origin.stored()), MemoryLog(self._decoded())
+
+    async def stop(self) -> None:
+        """Does nothing: the run has ended."""
+
+    async def approve(self, decision: object) -> bool:
+        """Returns False: no call waits for a decision."""
+        return False
+
+    def follow(self, after: int) -> Follower | None:
+        """Follows the events after that number; None if there are none."""
+        if after >= self._count:
+            return None
+        if self._log is not None:
+            return self._log.follow(self.id, after)
+        log = self._shared and self._shared()
+        if log is None:
+            log = MemoryLog(self._decoded())
+            self._shared = weakref.ref(log)
+        return log.follow(after)
+
+    def _decoded(self) -> Sequence[RunEvent]:
+        return _events.decode(self._events) if isinstance(self._events, bytes) else self._events
+
+
+def _compact(events: Sequence[RunEvent], request_size: int) -> bytes | Sequence[RunEvent]:
+    """The events as JSON, which takes about half the memory; unchanged if that is slow or fails.
+
+    The events of a long run are packed already.
+    """
+    if not isinstance(events, tuple):
+        return events
+    results = (event.response.response for event in events if type(event) is ToolRunEnded)
+    large = are_large(events)
+    if (
+        request_size > MAX_COMPACT_BYTES
+        or (large and are_large(events, MAX_COMPACT_BYTES))
+        or any(is_larger(result, MAX_COMPACT_BYTES) for result in results)
+    ):
+        return events
+    try:
+        return _exact(encoded(events, large=large))
+    except Exception:  # noqa: BLE001 - a tool's result may contain any object
+        return events
+
+
+def _exact(data: bytes) -> bytes:
+    """A copy without spare capacity: encoders allocate up to half more than they use."""
+    return memoryview(data).tobytes()
 
 
 FoundRun: TypeAlias = ActiveRun | FinishedRun | PersistedRun

@@ -1,35 +1,38 @@
-"""Plans the runs of a gateway: new ones from requests, and interrupted ones from their records."""
+"""Plans the runs of the gateway: new ones, interrupted ones, and calls without a model."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import takewhile
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from windlass.content import Message, Text
+from windlass.content import FunctionCall, FunctionDeclaration, Message, Text
 from windlass.errors import RunInterrupted, RunNotFound
+from windlass.events import ModelEvent, ToolCallDelta, ToolCallEnded, ToolCallStarted, TurnEnded
 from windlass.gateway.http.context import Exchange
 from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.registry import ModelRegistry
 from windlass.gateway.models.served_model import ServedModel
 from windlass.gateway.runs.chats import NO_CHAT, Chats, ChatSoFar
-from windlass.gateway.runs.finished import FinishedRun
 from windlass.gateway.runs.hidden_turns import (
     HiddenTurns,
     continued,
     hidden_turn,
     seen_by_client,
 )
-from windlass.gateway.runs.lookup import FoundRun
+from windlass.gateway.runs.lookup import FinishedRun, FoundRun
 from windlass.gateway.runs.run import GatewayRun
 from windlass.gateway.tools.sessions import Sessions
 from windlass.jsontext import by_size
 from windlass.loop.history import History
 from windlass.loop.loop import RunPlan
+from windlass.model import ModelRequest
 from windlass.request import ONE_REQUEST, RunRequest
-from windlass.runs.origin import Origin
+from windlass.runs.origin import Offer, Origin
 from windlass.runs.service import InterruptedRun, RunService, new_run_id
-from windlass.wires.call_ids import CallIds, run_of
+from windlass.tool import Tool
+from windlass.wires.calls import CallIds, run_of
 from windlass.wires.errors import InvalidRequest, Problem
 
 
@@ -135,3 +138,45 @@ class RunPlanning:
             turn = hidden_turn(history.reply(), history.asked, CallIds(run_id))
             if turn is not None and not any(self._turns.knows(owner, each) for each in turn.ids):
                 self._turns.keep(owner, turn)
+
+
+class DirectCall:
+    """A model that makes one given call and then ends its turn without text."""
+
+    name = "windlass/call"
+
+    def __init__(self, call: FunctionCall) -> None:
+        self._call = call
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        called = any(message.role == "tool" for message in request.messages)
+        yield self._end() if called else self._turn()
+
+    async def _turn(self) -> AsyncGenerator[ModelEvent]:
+        yield ToolCallStarted(0, self._call.id, self._call.name)
+        yield ToolCallDelta(0, self._call.json)
+        yield ToolCallEnded(0, self._call)
+        yield TurnEnded("tool_calls")
+
+    async def _end(self) -> AsyncGenerator[ModelEvent]:
+        yield TurnEnded("stop")
+
+    async def aclose(self) -> None:
+        """Does nothing: there are no connections."""
+
+
+def planned_call(
+    call: FunctionCall, tool: Tool, served: ServedModel, wire: str, session: str
+) -> PlannedRun:
+    """The plan of a run that makes this call, by the rules of the served model."""
+    assert isinstance(tool.declaration, FunctionDeclaration)
+    title = Message.user(f"{tool.name} {call.json}")
+    request = RunRequest(
+        wire=wire, model=served.name, messages=(title,), approvable=True, session=session
+    )
+    offer = Offer({tool.name: tool}, (tool.declaration,))
+    origin = served.origin(request, offer)
+    origin = replace(origin, policy=replace(origin.policy, max_rounds=2))
+    plan = served.plan(new_run_id(), origin, request.messages, offer)
+    return PlannedRun(replace(plan, model=DirectCall(call)), origin)

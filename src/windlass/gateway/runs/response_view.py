@@ -9,11 +9,9 @@ from windlass.gateway.runs.accepted_text import AcceptedText, holds_back
 from windlass.runs.origin import Origin
 from windlass.runs.records import RunRecord
 from windlass.tool import Tool
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.errors import Problem
 from windlass.wires.responses.item_ids import ResponsePlace
-from windlass.wires.responses.output import NO_EVENTS, OutputForm, ServerName, ToolListing
-from windlass.wires.responses.pauses import PauseFinder, split_at_pause
 from windlass.wires.responses.read_request import (
     DEFAULT_ECHO,
     WIRE,
@@ -21,8 +19,16 @@ from windlass.wires.responses.read_request import (
     ServerTools,
     options_of,
 )
-from windlass.wires.responses.response import ResponseHead
-from windlass.wires.responses.tool_names import flat_name, tool_names
+from windlass.wires.responses.response import (
+    NO_EVENTS,
+    OutputForm,
+    PauseFinder,
+    ResponseHead,
+    ServerName,
+    ToolListing,
+    split_at_pause,
+)
+from windlass.wires.responses.tools import flat_name, tool_names
 from windlass.wires.responses.write_events import ResponseEncoder
 
 NO_OPTIONS = ResponseOptions()
@@ -31,12 +37,12 @@ MCP_SERVERS = "mcp_servers"
 
 
 def response_options(origin: Origin) -> ResponseOptions:
-    """What the request of a run chose; the defaults for a run of another wire."""
+    """The options in the request of a run; the defaults for a run of another wire."""
     return options_of(origin.answer) if origin.wire == WIRE else NO_OPTIONS
 
 
 class ResponseView:
-    """The response at one place of a run's log. Fed with the same log, it writes the same bytes.
+    """The response at one place of a run's log. The same log always gives the same bytes.
 
     A run that was started on another wire is shown with the defaults of this one.
     """

@@ -22,7 +22,7 @@ from windlass.runs.origin import Origin
 from windlass.runs.records import Order, RunRecord
 from windlass.runs.run import AsyncRun
 from windlass.settings import Mode
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.errors import Problem
 
 log = logging.getLogger("windlass.gateway")

@@ -14,7 +14,7 @@ from windlass.runs.encoding import are_large
 from windlass.runs.origin import Origin
 from windlass.runs.records import RunRecord
 from windlass.settings import Mode
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.chat.read_request import WIRE
 from windlass.wires.chat.write_events import (
     DEFAULT_FORM,
@@ -22,20 +22,19 @@ from windlass.wires.chat.write_events import (
     Form,
     completion_fields,
 )
-from windlass.wires.errors import Problem
+from windlass.wires.errors import Problem, error_fields
 from windlass.wires.fields import JsonObject
-from windlass.wires.openai_errors import error_fields
 
 
 class RunState(Struct, frozen=True, kw_only=True):
-    """Where a run is now."""
+    """The current state of a run."""
 
     record: RunRecord
     phase: Phase
     mode: Mode | None = None
     done: bool = False
     problem: Problem | None = None
-    """Why a run that is done has no answer."""
+    """Why a finished run has no answer."""
 
 
 def head_of(record: RunRecord) -> CompletionHead:
@@ -90,7 +89,7 @@ def response_fields(record: RunRecord, reply: Reply, ids: CallIds, form: Form) -
 
 
 FAILED_REASONS: frozenset[StopReason] = frozenset({"error", "deadline", "malformed_call"})
-"""Why runs end whose status is `failed`."""
+"""The stop reasons of runs with the status `failed`."""
 
 
 def stored_problem(record: RunRecord) -> Problem | None:

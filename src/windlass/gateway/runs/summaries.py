@@ -1,15 +1,16 @@
-"""Summaries of runs (rounds, tokens, calls), and a cache of those of ended runs."""
+"""Summaries of runs (rounds, tokens, calls), and searches in the text of runs and chats."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from windlass.content import FunctionResponse, Usage
+from windlass.content import FunctionCall, FunctionResponse, Message, Text, Usage
 from windlass.errors import RunNotFound
-from windlass.events import RunEvent
+from windlass.events import RunEvent, RunStarted
 from windlass.gateway.runs.lookup import FoundRun
 from windlass.gateway.tools.calls import CallSummary, cut_arguments, cut_response
-from windlass.jsontext import encode_json
+from windlass.jsontext import compact_json, encode_json
 from windlass.runs.export import ExportedCall, ExportedRound, exported_rounds
 from windlass.wires.fields import JsonObject
 
@@ -109,3 +110,55 @@ def _response(call: ExportedCall) -> JsonObject | None:
     if call.response is None:
         return None
     return cut_response(FunctionResponse(call.name, call.response, call.id))
+
+
+BEFORE_CHARS, AFTER_CHARS = 20, 80
+"""How many characters an excerpt shows before and after a match."""
+_SPACE = re.compile(r"\s")
+
+
+def text_of_messages(messages: Iterable[Message]) -> str:
+    """The text that a person sees in a conversation: prompts, answers, arguments and results."""
+    return "\n".join(
+        text for message in messages if message.role != "system" for text in _texts(message)
+    )
+
+
+def _texts(message: Message) -> Iterable[str]:
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                yield text
+            case FunctionCall(name=name, json=json):
+                yield f"{name} {json}"
+            case FunctionResponse(response=response):
+                yield compact_json(response)
+            case _:
+                continue
+
+
+def text_of_run(events: Sequence[RunEvent]) -> str:
+    """The prompt of a run, and everything that its model and tools wrote."""
+    started = events[0] if events and isinstance(events[0], RunStarted) else None
+    texts = [text_of_messages(started.messages)] if started else []
+    for each in exported_rounds(events):
+        texts += [each.text, each.thoughts]
+        for call in each.calls:
+            texts += [call.name, compact_json(call.arguments), compact_json(call.response)]
+    return "\n".join(texts)
+
+
+def excerpt(text: str, wanted: str) -> str | None:
+    """The text around the first match, on one line; None if there is none.
+
+    `wanted` is casefolded.
+    """
+    at = text.casefold().find(wanted)
+    if at < 0:
+        return None
+    # Casefolding may change the length, so the place is approximate in some scripts.
+    start, end = max(0, at - BEFORE_CHARS), at + len(wanted) + AFTER_CHARS
+    if start and (space := _SPACE.search(text, start, at)):
+        start = space.end()  # the excerpt begins with a whole word
+    words = " ".join(text[start:end].split())
+    return f"{'…' if start else ''}{words}{'…' if end < len(text) else ''}"

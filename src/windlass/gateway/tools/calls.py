@@ -42,7 +42,7 @@ class CallSummary(Struct, frozen=True, kw_only=True):
     seconds: float
     outcome: Outcome | None
     arguments: JsonObject | str
-    """The arguments, or the start of their text if it is long or no JSON object."""
+    """The arguments; the start of their text if it is long or not a JSON object."""
     response: JsonObject | None
     by_hand: bool = False
 

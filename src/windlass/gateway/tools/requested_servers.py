@@ -60,7 +60,7 @@ class RequestedServers:
     def __init__(self) -> None:
         self.tools: list[Tool] = []
         self.shown: list[JsonObject] = []
-        """What later readers of the response need, without secrets: labels and tools."""
+        """The labels and tools, without secrets, for later readers of the response."""
         self._calls: list[McpCalls] = []
         self._closing: asyncio.Task[None] | None = None
 
@@ -153,7 +153,7 @@ def needs_approval(server: McpTool, tool: "types.Tool") -> bool:
 
 
 def converted(server: McpTool, calls: "McpCalls", tool: "types.Tool") -> Tool | None:
-    """The tool for the loop; None if its schema cannot be used, or it runs only as a task."""
+    """The tool for the loop; None if its schema is unusable or the tool only runs as a task."""
     from windlass.toolsets.mcp.calls import ServerFunction, requires_task
 
     if requires_task(tool):

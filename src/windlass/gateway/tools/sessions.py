@@ -11,7 +11,7 @@ from windlass.gateway.http.errors import Refused
 from windlass.gateway.models.registry import ModelRegistry
 from windlass.gateway.models.served_model import ServedModel
 from windlass.loop.executor import ToolExecutor
-from windlass.messaging.unreachable import NatsUnreachable
+from windlass.messaging import NatsUnreachable
 from windlass.tool import Tool
 from windlass.wires.errors import InvalidRequest, Problem
 
@@ -23,7 +23,7 @@ HEADER, NAME = b"x-windlass-session", "X-Windlass-Session"
 
 
 class Sessions:
-    """Checks access to sessions and finds their tools; without workers there are none."""
+    """Checks access to sessions, and finds their tools."""
 
     def __init__(
         self, config: GatewayConfig, registry: ModelRegistry, executor: ToolExecutor

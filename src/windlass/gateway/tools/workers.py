@@ -10,8 +10,8 @@ from windlass.errors import ConfigError
 from windlass.gateway.config import WorkersConfig
 from windlass.gateway.config.tool_loading import named_tools
 from windlass.loop.executor import ToolExecutor
+from windlass.messaging import NatsUnreachable
 from windlass.messaging.embedded import NatsServer
-from windlass.messaging.unreachable import NatsUnreachable
 from windlass.tool import Tool
 from windlass.toolsets.remote.bridge import Bridge
 
@@ -19,7 +19,7 @@ log = logging.getLogger("windlass.gateway")
 
 UNREACHABLE = "cannot reach the workers: NATS cannot be reached"
 RETRY_SECONDS = 0.25
-"""The pause between attempts to reach NATS; the connector may space them further."""
+"""The pause between attempts to reach NATS. The connector may add longer pauses."""
 REFUSED_SECONDS = 10.0
 """The pause after NATS has refused the connection."""
 WORKER_WAIT_SECONDS = 15.0

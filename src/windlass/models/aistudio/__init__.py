@@ -3,8 +3,8 @@
 A plug-in: the rest of Windlass finds it by its entry point and does not import it.
 """
 
+from windlass.models.aistudio.config import aistudio_readiness
 from windlass.models.aistudio.model import AIStudioModel
-from windlass.models.aistudio.readiness import aistudio_readiness
 from windlass.models.provider import Provider
 
 __all__ = ["AIStudioModel", "PROVIDER"]

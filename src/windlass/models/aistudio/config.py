@@ -1,4 +1,4 @@
-"""The configuration of the page, the browser and its profile.
+"""The configuration of the page, the browser and its profile, and whether they are usable here.
 
 | Name | Default | Meaning |
 |---|---|---|
@@ -12,7 +12,10 @@
 """
 
 import math
+import os
+import re
 import shutil
+import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +24,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from windlass.errors import ConfigError
+from windlass.models.provider import Readiness
 
 DEFAULT_URL = "https://aistudio.google.com/prompts/new_chat"
 INSTALL_BROWSER = (
@@ -119,3 +123,46 @@ def _program(environ: Mapping[str, str]) -> Path | None:
             f"WINDLASS_AISTUDIO_BROWSER: program {given!r} not found; {INSTALL_BROWSER}"
         )
     return Path(program)
+
+
+PLAYWRIGHT_BROWSERS = {
+    "darwin": "Library/Caches/ms-playwright",
+    "win32": "AppData/Local/ms-playwright",
+}
+"""Where Playwright installs browsers on systems without ~/.cache."""
+
+
+def aistudio_readiness() -> Readiness:
+    """Checks for Playwright, a browser, and a profile. The page is not opened."""
+    if find_spec("playwright") is None:
+        return Readiness(False, "playwright is not installed", "pip install 'windlass[aistudio]'")
+    try:
+        config = browser_config(os.environ)
+    except ConfigError as error:
+        named = re.search(r"WINDLASS_AISTUDIO_\w+", str(error))
+        remedy = f"export {named[0]}=..." if named else None
+        return Readiness(False, str(error), remedy, wrong=True)
+    if config.program is None and not _has_playwright_browser():
+        return Readiness(
+            False, "Chrome or Chromium is not installed", "playwright install chromium"
+        )
+    if not _is_used(config.profile):
+        return Readiness(False, "not signed in yet", "windlass aistudio login")
+    return Readiness(True, f"AI Studio's page in {_browser(config)}, profile {config.profile}")
+
+
+def _browser(config: BrowserConfig) -> str:
+    return "Playwright's own browser" if config.program is None else config.program.name
+
+
+def _has_playwright_browser() -> bool:
+    given = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
+    folder = Path.home() / PLAYWRIGHT_BROWSERS.get(sys.platform, ".cache/ms-playwright")
+    return any((Path(given) if given else folder).glob("chromium-*"))
+
+
+def _is_used(profile: Path) -> bool:
+    try:
+        return any(profile.iterdir())
+    except OSError:
+        return False

@@ -16,7 +16,7 @@ from windlass.content import FunctionDeclaration, Schema
 from windlass.errors import ModelError
 from windlass.jsontext import compact_json
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
-from windlass.wires.gemini.schema import enumerated, merged_all_of
+from windlass.wires.gemini.write_request import FORMATS, enumerated, merged_all_of
 
 log = logging.getLogger("windlass.models.aistudio")
 
@@ -47,11 +47,6 @@ _SKIPPED = (
     "strict",
     "allOf",
 )
-_FORMATS = {
-    "string": ("date-time", "enum"),
-    "number": ("float", "double"),
-    "integer": ("int32", "int64"),
-}
 _TYPES = ("string", "number", "integer", "boolean", "array", "object")
 
 
@@ -169,7 +164,7 @@ class _Converter:
         shape: Schema = {"type": self._type(schema, place)}
         kind = shape["type"]
         if "format" in schema:
-            if schema["format"] in _FORMATS.get(kind, ()):
+            if schema["format"] in FORMATS.get(kind, ()):
                 shape["format"] = schema["format"]
             else:
                 self._lose(place, f"format {schema['format']}")

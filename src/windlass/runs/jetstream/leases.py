@@ -14,7 +14,7 @@ from windlass.runs.jetstream.streams import Streams
 SUBJECT = "windlass.v1.keeper"
 PING_SECONDS = 0.5
 GRACE_SECONDS = 2.0
-"""How long a process without a lease may be unreachable, as while it reconnects."""
+"""How long a process without a lease may be unreachable, for example while it reconnects."""
 
 
 class ProcessLeases:

@@ -65,7 +65,7 @@ Write: TypeAlias = Callable[[Batch, Append], Awaitable[int]]
 
 
 class KnownRuns:
-    """Cached run records. Finds runs by owner, chat and state without scanning or sorting all."""
+    """Cached run records, with indexes by owner, chat and state."""
 
     def __init__(self) -> None:
         self._records: dict[str, RunRecord] = {}
@@ -163,13 +163,13 @@ class RunWriter:
                 batch.on_done(batch, None)
 
     def _append(self, batch: Batch) -> Append:
-        # The writer's name tells its own earlier attempts from messages of other writers.
+        # The name distinguishes this writer's earlier attempts from messages of others.
         name = f"{self._run_id}:{batch.events[0].seq}:{self._name}"
         return Append(self._run_id, batch.data, self._after, self._size, name)
 
 
 class JetStreamLog:
-    """Belongs to one event loop. Passes `connection` to `nats.connect`."""
+    """A run log in NATS JetStream, for one event loop. `connection` goes to `nats.connect`."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class JetStreamLog:
         self._unread: dict[str, BucketEntry | None] = {}
         """Changed records (None: deleted) that have not been read yet."""
         self._damaged: dict[str, float] = {}
-        """When to read each unreadable record again. Its run may be being deleted."""
+        """When to read each unreadable record again. Its run may be in the process of deletion."""
         self._reading = asyncio.Lock()
         self._started = False
         self._starting = asyncio.Lock()
@@ -376,7 +376,7 @@ class JetStreamLog:
                 self._started = True
 
     def _name_process(self) -> None:
-        """Gives this process a unique name, so that it does not take another's runs for its own."""
+        """Gives this process a unique name, so that it owns no runs of other processes."""
         self._process = os.getpid()
         self.process_name = f"keeper-{secrets.token_hex(8)}"
         self._leases = ProcessLeases(self._streams, self.process_name, self._lease)
@@ -430,7 +430,7 @@ class JetStreamLog:
     async def _delete_unstarted(self, run_id: str) -> None:
         """Deletes a run whose process exited before its first event was stored.
 
-        No client knows its id. It waits a while, since the first event may still arrive.
+        No client knows its id. Waits before the deletion, since the first event may still arrive.
         """
         now = asyncio.get_running_loop().time()
         if now - self._unstarted.setdefault(run_id, now) >= UNSTARTED_SECONDS:

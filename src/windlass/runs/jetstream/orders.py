@@ -18,7 +18,7 @@ from windlass.runs.records import Order
 log = logging.getLogger("windlass.runs")
 
 POLL_SECONDS = 1.0
-"""How often to read stored orders whose notification was missed, as those of resumed runs."""
+"""How often to read stored orders. Some have no notification, such as those of resumed runs."""
 
 POLLS_PER_CLEANUP = 60
 
@@ -28,7 +28,10 @@ _order = msgspec.json.Decoder(Order)
 
 
 class Orders:
-    """Every process that resumes a run handles its orders again, since their effect may be lost."""
+    """The orders of all runs.
+
+    A process that resumes a run handles its orders again, since their effects may be lost.
+    """
 
     def __init__(self, streams: Streams, handle: OrderHandler) -> None:
         self._streams, self._handle = streams, handle

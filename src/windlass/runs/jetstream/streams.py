@@ -36,7 +36,7 @@ HEADER_BYTES = 4096
 """Room for the headers of a message, which count towards the server's `max_payload`."""
 SIZE, ID = "Windlass-Size", "Windlass-Batch"
 REQUEST_SECONDS = 2.0
-"""The time-out of one attempt, whose request may have gone to a dead server."""
+"""The time-out of one attempt: its request may have reached a dead server."""
 RETRY_SECONDS = 30.0
 """How long to retry: a cluster that has lost its leader elects another."""
 RETRY_INTERVAL = 0.1
@@ -52,7 +52,8 @@ WRONG_SEQUENCE = (10071, 10164)
 """JetStream's error codes if the last message is not the expected one."""
 
 MAX_CATCH_UPS = 20
-"""How often to read again what other processes write meanwhile; they may never stop."""
+"""How many times to read what other processes wrote during the previous read. They may write
+without a pause."""
 CATCH_UP_SECONDS = 0.05
 
 T = TypeVar("T")

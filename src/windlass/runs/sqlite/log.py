@@ -110,7 +110,7 @@ class SQLiteLog:
         return await self._write(take)
 
     async def cut_off(self) -> set[str]:
-        """Returns the ids of interrupted runs: they have not ended, and no process runs them."""
+        """Returns the ids of interrupted runs: open runs that no process runs."""
         return {record.id for record in await self._read(self._interrupted)}
 
     async def is_interrupted(self, run_id: str) -> bool:
@@ -268,7 +268,7 @@ class SQLiteLog:
         return await self._read(partial(queries.counter, name=name))
 
     async def update_counter(self, name: str, change: Callable[[bytes], bytes]) -> bytes:
-        """Changes such a value in one step, and returns the new one."""
+        """Changes a shared value in one step, and returns the new one."""
 
         def update(connection: sqlite3.Connection) -> bytes:
             with transaction(connection):

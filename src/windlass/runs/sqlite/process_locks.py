@@ -112,7 +112,7 @@ else:
         return True
 
     def _close_inherited() -> None:
-        """Closes the parent's lock files in a forked child, which would else hold their locks.
+        """Closes the parent's lock files in a forked child, which would hold their locks otherwise.
 
         The parent keeps its locks.
         """

@@ -22,13 +22,13 @@ _RECORD = """
     runs.number
 """
 _STATE = "ended IS NOT NULL, events"
-"""Only what a follower needs, since it queries often."""
+"""The columns that a follower needs. It queries often, so there are no others."""
 _BATCHES = """
     SELECT data FROM batches WHERE run_id = :run AND last > :after AND first >= (
         SELECT ifnull(max(first), 0) FROM batches WHERE run_id = :run AND first <= :after + 1
     ) ORDER BY first
 """
-"""Uses the index to find the number, since a follower queries often."""
+"""A follower queries often, so the number is found with the index."""
 _events = msgspec.json.Decoder(list[RunEvent])
 _origin = msgspec.json.Decoder(dict[str, Any])
 

@@ -343,7 +343,7 @@ def _report(outcomes: Sequence[BatchOutcome]) -> None:
 
 
 def _call_back(loop: asyncio.AbstractEventLoop, outcomes: Sequence[BatchOutcome]) -> None:
-    """Reports all outcomes in one call, so that those of a later commit cannot come before."""
+    """Reports all outcomes in one call, so that outcomes of a later commit cannot overtake them."""
     for batch, failure in outcomes:
         try:
             batch.on_done(batch, failure)

@@ -1,8 +1,10 @@
 """A local replica of the Google AI Studio page, for tests in a real browser."""
 
-from windlass.testing.aistudio.changes import Changes
-from windlass.testing.aistudio.fake import PARTS, FakeAIStudio, PageOptions
-from windlass.testing.aistudio.steps import (
+from windlass.testing.aistudio.fake import (
+    PARTS,
+    Changes,
+    FakeAIStudio,
+    PageOptions,
     filled_late,
     late_calls,
     model_error,

@@ -1,5 +1,12 @@
-"""A local replica of the Google AI Studio page that plays a script in a real browser."""
+"""A local replica of the Google AI Studio page that plays a script in a real browser.
 
+`Changes` describes how a replica differs from the known page. Some steps exist only for the page;
+other cases need no special step: `hang()` is an endless spinner, `slow(turn)` a late first token,
+and `cut` and `disconnect` interrupt the answer. Write a malformed call as a normal call:
+`call("get_wea")`, `call("default_api:f")`, `raw_call("f", "{<ctrl46>x...")`.
+"""
+
+import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
@@ -8,8 +15,9 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from msgspec import Struct
 
-from windlass.testing.aistudio.changes import Changes
-from windlass.testing.aistudio.steps import page_events
+from windlass.content import FunctionCall, Opaque
+from windlass.events import ModelEvent, PartReceived, TextDelta, ThoughtDelta, ToolCallEnded
+from windlass.jsontext import compact_json
 from windlass.testing.exchange import (
     Frames,
     PlannedResponse,
@@ -19,9 +27,109 @@ from windlass.testing.exchange import (
     Transport,
     json_bytes,
 )
-from windlass.testing.gate import Gate, Latch
-from windlass.testing.script import Refuse, Script, Slow, StepDelays, Turn
+from windlass.testing.script import (
+    Gate,
+    Latch,
+    Refuse,
+    Script,
+    Slow,
+    StepDelays,
+    Turn,
+    events_of,
+    refuse,
+    slow,
+    turn_of,
+)
 from windlass.testing.upstream import FakeUpstream
+
+_INLINE = frozenset({"ms-cmark-node", "mat-panel-title", "mat-slide-toggle", "mat-chip"})
+
+
+class Changes(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Differences in markup, language and behaviour. The defaults are the known page.
+
+    `tags`: whether components keep their names, have other names, or are plain `div` and `span`
+    elements; `kept` are the components that keep theirs. `classes`: the same, or none at all.
+    `dropped`: attributes that the page does not have. `words`: labels in another language.
+    `shadowed`: components with a shadow root. `turn_ids`: whether turns have ids, none, or new ones
+    whenever they are drawn again. `redraw`: when all turns are drawn again. `virtual`: what happens
+    to turns that are not on the screen. `hydration`: the seconds in which the page only looks
+    ready. `surprise`: a survey after each answer, a bar over the prompt, or one that asks for an
+    agreement. `run_button`: how the button shows that the model writes; "same" means not at all.
+    `switch`, `prompt`, `editor`: the kinds of these fields. `call`: how the widget of a call shows
+    it. `roles`: whether turns have ARIA roles. `order`: where new turns are added. `new_chat`:
+    whether the page is loaded again. `mirror`: whether there is a hidden copy of the chat. `notes`:
+    words that are no part of the answer: for screen readers, beside the answer, or in it.
+    """
+
+    seed: int = 0
+    tags: Literal["known", "renamed", "plain"] = "known"
+    kept: tuple[str, ...] = ()
+    classes: Literal["known", "renamed", "none"] = "known"
+    dropped: tuple[str, ...] = ()
+    words: dict[str, str] = {}
+    shadow: Literal["none", "open", "closed"] = "none"
+    shadowed: tuple[str, ...] = ()
+    turn_ids: Literal["kept", "none", "new"] = "kept"
+    redraw: Literal["never", "each", "end", "typing"] = "never"
+    virtual: Literal["emptied", "removed"] = "emptied"
+    hydration: float = 0.0
+    surprise: Literal["none", "survey", "banner", "consent"] = "none"
+    run_button: Literal["known", "icon", "separate", "busy", "same"] = "known"
+    switch: Literal["aria", "checkbox", "pressed", "none"] = "aria"
+    prompt: Literal["textarea", "editable"] = "textarea"
+    editor: Literal["textarea", "editable"] = "textarea"
+    call: Literal["known", "pretty", "labelled", "collapsed", "table"] = "known"
+    roles: bool = False
+    order: Literal["down", "up"] = "down"
+    new_chat: Literal["stays", "reloads"] = "stays"
+    mirror: bool = False
+    notes: Literal["none", "hidden", "beside", "inside"] = "none"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The changes as the page's JavaScript reads them."""
+        plain = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {**plain, "tags": self._tags(), "classes": self._classes()}
+
+    def renamed_in(self, style: str) -> str:
+        """The page's style sheet, with the names of this page."""
+        # Rules for components would apply to every `div`.
+        for old, new in self._tags().items() if self.tags == "renamed" else ():
+            style = re.sub(rf"(?<![\w.-]){old}(?![\w-])", new, style)
+        for old, new in self._classes().items():
+            if new:
+                style = re.sub(rf"\.{old}(?![\w-])", f".{new}", style)
+        return style
+
+    def _tags(self) -> dict[str, str]:
+        if self.tags == "known":
+            return {}
+        names = [name for name in known_names()[0] if name not in self.kept]
+        if self.tags == "plain":
+            return {name: "span" if name in _INLINE else "div" for name in names}
+        return {name: f"x-{self._code(name)}" for name in names}
+
+    def _classes(self) -> dict[str, str]:
+        if self.classes == "known":
+            return {}
+        # What a page would call its icons belongs to the library that draws them.
+        names = [name for name in known_names()[1] if name not in self.kept]
+        return {name: "" if self.classes == "none" else f"c{self._code(name)}" for name in names}
+
+    def _code(self, name: str) -> str:
+        return hashlib.sha256(f"{self.seed} {name}".encode()).hexdigest()[:6]
+
+
+@cache
+def known_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The components and the classes of the known page."""
+    code = "".join(path.read_text("utf-8") for path in sorted(_STATIC.glob("*.js")))
+    tags = set(re.findall(r'"((?:ms|mat)-[a-z-]+)"', code)) - {"ms-"}
+    lists = re.findall(r'class: [`"]([^`"$]+)', code)
+    classes = {name for names in lists for name in names.split()}
+    classes |= {"user", "model", "error", "warning", "toast", "mdc-switch", "chat-turn-container"}
+    return tuple(sorted(tags)), tuple(sorted(classes))
+
 
 Variant: TypeAlias = Literal["current", "older", "newer"]
 Switch: TypeAlias = Literal["google_search", "url_context", "code_execution", "function_calling"]
@@ -318,3 +426,90 @@ def _file(name: str) -> PlannedResponse:
 def _content(data: bytes, suffix: str) -> PlannedResponse:
     headers = {"Content-Type": f"{_CONTENT_TYPES[suffix]}; charset=utf-8"}
     return PlannedResponse([data], StepDelays([]), headers=headers, length=len(data))
+
+
+PageEvent: TypeAlias = dict[str, Any]
+"""An event in the page; `type` is its kind."""
+
+_IDLE: PageEvent = {"type": "idle"}
+
+
+def late_calls(turn: Turn, gate: Gate | None = None, *, seconds: float = 0.0) -> Slow:
+    """The turn; its calls appear only after the run button is idle and the step has waited."""
+    events = page_events(turn)
+    before = [event for event in events if event["type"] != "call"]
+    calls = [event for event in events if event["type"] == "call"]
+    played = _playing([*before, _IDLE, *calls], turn)
+    return slow(played, gate, seconds=seconds, after=len(before) + 1)
+
+
+def filled_late(turn: Turn, gate: Gate | None = None, *, seconds: float = 0.0) -> Slow:
+    """The turn; its calls are empty when the run button becomes idle, and filled after a wait."""
+    events = page_events(turn)
+    empty = [event | {"arguments": ""} if event["type"] == "call" else event for event in events]
+    written = [event["arguments"] for event in events if event["type"] == "call"]
+    filled = [{"type": "arguments", "index": i, "text": text} for i, text in enumerate(written)]
+    played = _playing([*empty, _IDLE, *filled], turn)
+    return slow(played, gate, seconds=seconds, after=len(empty) + 1)
+
+
+def rendered_twice(turn: Turn) -> Turn:
+    """The turn; the page replaces the element of each call in the next animation frame."""
+    events: list[PageEvent] = []
+    calls = 0
+    for event in page_events(turn):
+        events.append(event)
+        if event["type"] == "call":
+            events.append({"type": "call_again", "index": calls})
+            calls += 1
+    return _playing(events, turn)
+
+
+def toast(
+    message: str, level: Literal["warning", "error"] = "warning", *, turn: Turn | str = ""
+) -> Turn:
+    """The turn, after a toast."""
+    said = turn_of(turn)
+    shown = {"type": "toast", "message": message, "level": level}
+    return _playing([shown, *page_events(said)], said)
+
+
+def quota_callout(message: str = "You have reached your quota. Try again later.") -> Refuse:
+    """The callout for an exhausted quota."""
+    return refuse(429, message)
+
+
+def model_error(message: str = "An internal error has occurred.") -> Refuse:
+    """An error instead of the model's turn."""
+    return refuse(500, message)
+
+
+def written_call(name: str, /, **arguments: Any) -> Turn:
+    """A call that the model writes as text although the page supports function calling."""
+    return Turn(text=f"Request function call: {name}\nParameters:\n{compact_json(arguments)}")
+
+
+def page_events(turn: Turn) -> list[PageEvent]:
+    """The page events of the turn. A call is one event."""
+    return [shown for event in events_of(turn) if (shown := _shown(event)) is not None]
+
+
+def _shown(event: ModelEvent) -> PageEvent | None:
+    match event:
+        case TextDelta(text=text):
+            return {"type": "text", "text": text}
+        case ThoughtDelta(text=text):
+            return {"type": "thought", "text": text}
+        case ToolCallEnded(call=FunctionCall(name=name, json=json)):
+            return {"type": "call", "name": name, "arguments": json}
+        case PartReceived(part=Opaque(provider="aistudio", data=data)):
+            return data
+        case PartReceived(part=part):
+            raise ValueError(f"the page cannot show {part!r}")
+        case _:
+            return None
+
+
+def _playing(events: list[PageEvent], turn: Turn) -> Turn:
+    parts = tuple(Opaque("aistudio", event) for event in events)
+    return Turn(parts=parts, usage=turn.usage, pieces=turn.pieces)

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 
-from windlass.testing.aistudio.changes import Changes, known_names
-from windlass.testing.aistudio.fake import PageOptions
+from windlass.testing.aistudio.fake import Changes, PageOptions, known_names
 
 LANGUAGES: dict[str, dict[str, str]] = {
     "de": {

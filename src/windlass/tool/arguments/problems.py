@@ -23,7 +23,7 @@ class ArgumentProblem(NamedTuple):
     path: Path
     text: str
     wanted: str = ""
-    """What was expected at this path, if the value is wrong."""
+    """The expected value at this path, if the given one is wrong."""
 
     def __str__(self) -> str:
         return f"{written(self.path)}: {self.text}" if self.path else self.text

@@ -53,7 +53,7 @@ MAX_LOG_CHARS = 2_000
 
 
 def elicit_call(tool: str, params: types.ElicitRequestParams) -> FunctionCall:
-    """The server's question as a call for the approver, with the form and its defaults."""
+    """The server's question as a call that an approver can decide about: a form with its defaults."""
     shown: dict[str, Any] = {"message": params.message}
     match params:
         case types.ElicitRequestURLParams():
@@ -80,7 +80,7 @@ def elicit_result(
 
 
 def change_call(tool: str, was: Pin, now: Pin) -> FunctionCall:
-    """A tool's changed description as a call for the approver."""
+    """A tool's changed description as a call that an approver can decide about."""
     shown: dict[str, Any] = {"message": f"The description of {tool} has changed. Use the new one?"}
     if was.description != now.description:
         shown["was"], shown["now"] = was.description, now.description
@@ -137,7 +137,7 @@ def value_of(result: types.CallToolResult) -> object:
 
 
 def _labels(content: Sequence[types.ContentBlock]) -> dict[str, str]:
-    """The text that replaces each medium of the content, by its base64."""
+    """The texts that replace media, by the base64 of the media."""
     media = [
         block for block in content if isinstance(block, types.ImageContent | types.AudioContent)
     ]
@@ -206,7 +206,7 @@ class _RunningCall:
     def __init__(self, tool: str, context: ToolContext, home: asyncio.AbstractEventLoop) -> None:
         self.tool, self._context, self.home = tool, context, home
         self.run: object = context.run_id or self
-        """Identifies the run; a call outside a run is one of its own."""
+        """Identifies the run. A call outside a run counts as its own run."""
         self.clock = asyncio.timeout(None)
         self._seconds = 0.0
         self.connection: McpConnection | None = None
@@ -240,14 +240,14 @@ class _RunningCall:
 
 
 class _CallingRun:
-    """The run that a request of the server belongs to: the calls that can have caused it."""
+    """The run that caused a request of the server, with the calls that can have caused it."""
 
     def __init__(self, calls: Sequence[_RunningCall], label: str) -> None:
         self._calls, self._label = calls, label
 
     @property
     def tool(self) -> str:
-        """The tool that asks; the server if it can be several."""
+        """The name of the asking tool, or of the server if several tools can be asking."""
         tools = {call.tool for call in self._calls}
         return tools.pop() if len(tools) == 1 else self._label
 
@@ -263,7 +263,7 @@ class _CallingRun:
         return self._calls[-1].run
 
     async def at_home(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits the work in the event loop of the run. The timeouts of its calls pause."""
+        """Awaits the work in the event loop of the run, and pauses the timeouts of its calls."""
         for call in self._calls:
             call.clock.reschedule(None)
         try:
@@ -408,17 +408,17 @@ class McpCalls:
                 return error
 
     def received(self) -> None:
-        """Notes which calls can have caused a message. Later, some of them can have ended."""
+        """Records which calls can have caused a message, because some of them may end soon."""
         _possible.set((*self._running, *self._still_abandoned()))
 
     def responded(self, status: int) -> None:
-        """Notes the status of a call's refused request."""
+        """Records the status of a call's refused request."""
         call = _current.get()
         if call is not None:
             call.status = status
 
     def refused(self) -> None:
-        """Notes that a call's request was not sent."""
+        """Records that a call's request was not sent."""
         call = _current.get()
         if call is not None:
             call.refused = True
@@ -481,9 +481,9 @@ class McpCalls:
         log.debug("%s: %s: %s", self.supervisor.label, params.level, said)
 
     def _origin(self) -> _CallingRun | None:
-        """The run that a message belongs to; None if it can be several, or none.
+        """The run that a message belongs to; None if several runs are possible, or no run.
 
-        Over stdio, a server with a handshake does not report which call it asks for.
+        Over stdio, a server with a handshake does not report which call its request is for.
         """
         call = _current.get()
         if call is not None:
@@ -499,7 +499,7 @@ class McpCalls:
         self._abandoned.append(call)
 
     def _still_abandoned(self) -> Sequence[_RunningCall]:
-        """The calls that the server, if it ignores the cancellation, can still be busy with."""
+        """The abandoned calls that a server still runs if it ignores cancellation."""
         if self._abandoned:
             oldest = time.monotonic() - self._server.timeout
             current = self.supervisor.current

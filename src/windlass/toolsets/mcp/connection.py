@@ -66,21 +66,21 @@ log = logging.getLogger("windlass.mcp")
 
 MAX_RESTART_DELAY = 30.0
 STEADY_SECONDS = 10.0
-"""Seconds. The loss of a connection that lasted longer is not a repeated failure."""
+"""A connection that lasted longer, in seconds, resets the count of failures."""
 MAX_PAGES = 100
 PING_SECONDS = 10.0
 """How long a server may take to answer a ping after a call that timed out."""
 OLDER_STATUSES = (400, 404, 405)
-"""What servers that only have the HTTP+SSE transport of 2024 answer to the first request."""
+"""The answers to the first request from servers that only have the HTTP+SSE transport of 2024."""
 REMEDIES = {
     401: "its credentials are missing, wrong or expired",
     403: "these credentials do not allow it",
 }
-"""The refusals that its operator can do something about."""
+"""The refusals that the operator of the server can fix."""
 
 
 class Requests(Protocol):
-    """Receives what a server asks of its client, and what happens to the client's own requests."""
+    """Receives the requests of a server, and reports about the client's own requests."""
 
     def received(self) -> None:
         """A message arrived; called in the context of its handler."""
@@ -108,7 +108,7 @@ class ServerDown(Exception):
 
 
 class Listing:
-    """A server's name, tools and instructions, as last listed."""
+    """The last known name, tools and instructions of a server."""
 
     def __init__(
         self,
@@ -128,7 +128,8 @@ class McpConnection:
 
     client: Client
     forgotten: bool = False
-    """Whether the server reported that it does not know the session: it ran no refused call."""
+    """Whether the server does not know the session any more. Then it ran none of the refused calls.
+    """
     pinging: bool = False
     """Whether a ping waits for its answer."""
 
@@ -168,7 +169,7 @@ class ServerKeeper:
         if self._task is None or self._task.done():
             self._failure = None
             self._closing.clear()
-            # In a context of its own: what the server sends later does not belong to this call.
+            # In its own context: later messages of the server do not belong to this call.
             self._task = asyncio.create_task(
                 self._supervise(),
                 name=f"mcp {self._server.label}",
@@ -335,7 +336,9 @@ class ServerKeeper:
             await asyncio.gather(following, relisting, *ends, return_exceptions=True)
 
     async def _follow(self, client: Client) -> None:
-        """Subscribes to changes of servers without a handshake. Others send them unasked."""
+        """Subscribes to the changes of a server without a handshake. Other servers send them
+        anyway.
+        """
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         tools = client.server_capabilities.tools
@@ -377,7 +380,9 @@ class ServerKeeper:
         return types.ListRootsResult(roots=_roots(self._server))
 
     def responded(self, response: httpx2.Response, connection: McpConnection | None) -> None:
-        """Notes the status of a refused request, and a session that the server has forgotten."""
+        """Records the status of a refused request, and whether the server has forgotten the
+        session.
+        """
         status = response.status_code
         if status < 400:
             return
@@ -400,7 +405,7 @@ class ServerKeeper:
 
 
 class _ConnectionWatch:
-    """Tells the supervisor what happens on one connection."""
+    """Reports the events of one connection to the supervisor."""
 
     def __init__(self, supervisor: ServerKeeper) -> None:
         self._supervisor = supervisor

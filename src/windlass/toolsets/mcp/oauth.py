@@ -44,7 +44,7 @@ EARLY_SECONDS = 30.0
 """How long before its end a token is refreshed."""
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 DEVICE_SECONDS = 5.0
-"""The pause between two questions whether a device login is complete, if the server sets none."""
+"""The pause between two checks of a device login, unless the server sets one."""
 
 
 class LoginRequired(OAuthFlowError):
@@ -52,7 +52,7 @@ class LoginRequired(OAuthFlowError):
 
 
 class Login(Struct, kw_only=True):
-    """What is stored for one user of one server, as JSON texts of the SDK's types."""
+    """The stored login of one user of one server: JSON texts of the SDK's types."""
 
     tokens: str | None = None
     expires: float | None = None
@@ -137,7 +137,7 @@ class LoginStore:
         self.write(login)
 
     def _cipher(self) -> AESGCM:
-        """A cipher with a key that only this user of this server has."""
+        """A cipher whose key belongs to this user of this server."""
         return AESGCM(derived_key(self._directory, self._scope))
 
 
@@ -184,7 +184,7 @@ def _write_private(file: Path, data: bytes, *, exclusive: bool = False) -> None:
 
 
 class StoredLogin(OAuthClientProvider):
-    """Uses and refreshes a stored login. Raises `LoginRequired` where a person would be needed."""
+    """Uses and refreshes a stored login. Raises `LoginRequired` if a person has to log in."""
 
     def __init__(self, url: str, store: LoginStore, metadata: OAuthClientMetadata) -> None:
         super().__init__(url, metadata, store)
@@ -324,7 +324,7 @@ class DeviceLogin(StoredLogin):
 def client_metadata(
     redirect: str, scope: str | None, *, device: bool = False
 ) -> OAuthClientMetadata:
-    """What a server learns about this client when it registers."""
+    """The metadata with which this client registers at a server."""
     grants: list[Any] = ["authorization_code", "refresh_token"]
     if device:
         grants.append(DEVICE_GRANT)

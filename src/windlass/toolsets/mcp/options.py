@@ -1,5 +1,6 @@
-"""The options of an MCP server, validated. Pure."""
+"""The options of an MCP server, validated, and the names that its tools get. Pure."""
 
+import hashlib
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -124,7 +125,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def credentials_remedy(self) -> str:
-        """What its operator can do about refused credentials."""
+        """The remedy for refused credentials, for the operator."""
         if self.auth is not None:
             return f"log in again with `windlass mcp login {self.name or 'NAME'}`"
         return "set its token (`headers` or `auth`; in windlass.toml token_env, headers or auth)"
@@ -181,3 +182,42 @@ def _refuse(options: dict[str, Any], names: tuple[str, ...], whose: str) -> None
     for name in names:
         if options.get(name):
             raise ConfigError(f"mcp: {name} is an option for {whose}")
+
+
+MAX_NAME_LENGTH = 64
+SEPARATOR = "__"
+
+_INVALID = re.compile(r"[^A-Za-z0-9_-]|_(?=x[0-9a-f]+_)")
+_ESCAPED = re.compile(r"_x([0-9a-f]+)_")
+_VALID_START = re.compile(r"[A-Za-z_]")
+
+
+def valid(name: str) -> str:
+    """The name with each invalid character written as `_xHEX_`. `original` is the inverse."""
+    return _INVALID.sub(lambda found: f"_x{ord(found[0]):x}_", name)
+
+
+def original(name: str) -> str:
+    """The name that `valid` was given."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+
+
+def outer_name(prefix: str, name: str) -> str:
+    """The name that the model uses: with the prefix, valid, and at most 64 characters long.
+
+    A longer name is shortened and ends in a part of its hash.
+    """
+    outer = f"{prefix}{SEPARATOR}{valid(name)}" if prefix else valid(name)
+    if not _VALID_START.match(outer):
+        outer = f"_{outer}"
+    if len(outer) <= MAX_NAME_LENGTH:
+        return outer
+    digest = hashlib.sha256(outer.encode()).hexdigest()[:10]
+    return f"{outer[: MAX_NAME_LENGTH - len(digest) - 1]}-{digest}"
+
+
+def readable_prefix(name: str) -> str:
+    """A prefix made from a server's own name: `files` for `mcp-servers/files`."""
+    last = name.strip().rstrip("/").rpartition("/")[2]
+    words = re.sub(r"[^A-Za-z0-9]+", "_", last).strip("_").lower()[:24]
+    return words if words and _VALID_START.match(words) else f"mcp_{words}".rstrip("_")

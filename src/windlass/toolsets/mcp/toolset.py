@@ -18,8 +18,7 @@ from windlass.settings import state_directory
 from windlass.tool import Tool, ToolOptions
 from windlass.toolsets.mcp.calls import McpCalls, ReadResource, ServerFunction, requires_task
 from windlass.toolsets.mcp.connection import Listing, run_in_background, submit, wait_for_result
-from windlass.toolsets.mcp.names import outer_name, readable_prefix
-from windlass.toolsets.mcp.options import ServerOptions
+from windlass.toolsets.mcp.options import ServerOptions, outer_name, readable_prefix
 from windlass.toolsets.mcp.pins import Pin, Pins, pin_of
 
 log = logging.getLogger("windlass.mcp")

@@ -1,4 +1,4 @@
-"""`Bridge`: the gateway's side. It finds workers, sends calls, and makes sure each is answered."""
+"""`Bridge`: connects a gateway to its workers. It finds workers, sends calls and awaits answers."""
 
 import asyncio
 import contextlib
@@ -41,11 +41,11 @@ WATCH_SECONDS = 0.2
 """How often workers with calls are checked: a killed worker is detected after this time."""
 MAX_ATTEMPTS = 3
 PAUSE_SECONDS = 1.0
-"""A check that is later than this was delayed, in this process or at the server."""
+"""A check that comes this much too late was delayed by this process or by the server."""
 
 
 class Bridge:
-    """One connection to NATS and its workers. Belongs to one event loop."""
+    """One connection to NATS and the workers behind it, for one event loop."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class Bridge:
             raise
         except NatsError as error:
             raise ToolError(f"NATS failed: {error}") from error
-        if isinstance(answer, Busy) and frame.queue:  # it is about to leave
+        if isinstance(answer, Busy) and frame.queue:  # the worker is leaving
             raise NotThere
         if isinstance(answer, Result) and answer.outcome == "stopped":
             raise Stopped
@@ -247,13 +247,13 @@ class Bridge:
         await self._calls.send_again(connection)
 
     def _reset_silence(self) -> None:
-        """Resets the silence of all workers after a time without messages."""
+        """Restarts the timers of silent workers after a time in which no message could arrive."""
         now = asyncio.get_running_loop().time()
         for member in self._directory.all_members():
             member.seen = now
 
     async def _cancel(self, member: SessionWorker, key: str) -> None:
-        """Cancels a call at its worker, which must not start it."""
+        """Cancels a call at its worker, so that the worker does not start it."""
         if self._connection is not None and not self._connection.closed:
             subject = subjects.to_worker(member.session, member.id, "cancel")
             with contextlib.suppress(NatsError):
@@ -275,7 +275,7 @@ class Bridge:
             await asyncio.sleep(WATCH_SECONDS)
             connection = self._connected()
             if not await connection.server_answers(PAUSE_SECONDS):
-                continue  # messages of the workers do not arrive either
+                continue  # no message of a worker arrives either
             before, watched = watched, loop.time()
             if watched - before > PAUSE_SECONDS:
                 self._reset_silence()

@@ -32,10 +32,11 @@ from windlass.toolsets.remote.presence import SILENT_SECONDS
 log = logging.getLogger("windlass.remote")
 
 RETURN_SECONDS = 0.5
-"""How long a worker may be away, such as while it reconnects, before a call that must not run twice
+"""How long a worker may be away, for example to reconnect, before a call that must not run twice
 counts as lost. Other calls go to another worker at once."""
 RETURN_AFTER_BREAK = 10.0
-"""How long workers have to return after our own connection was lost: they may have lost theirs."""
+"""How long workers have to return after the gateway lost its own connection: they may have lost
+theirs."""
 AGAIN_SECONDS = 30.0
 """How often a call is sent again in any case, because messages can be lost unnoticed."""
 
@@ -43,7 +44,7 @@ Answer = Result | Busy | CallRefused
 
 
 class Lost(Exception):
-    """The worker was lost, with its knowledge of the call."""
+    """The worker was lost: no other worker knows what became of the call."""
 
     how = "was lost"
 
@@ -61,11 +62,11 @@ class Unreadable(Lost):
 
 
 class NotThere(Lost):
-    """The worker was gone before the call reached it: the tool did not run."""
+    """The worker had left before the call reached it: the tool did not run."""
 
 
 class _Pending:
-    """A call without an answer so far."""
+    """A call that has no answer yet."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class _Pending:
         self.sent = 0
         """How often the call was sent."""
         self.sent_at = 0.0
-        """When it was sent the last time."""
+        """When it was last sent."""
         self.first_sent_at = 0.0
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -92,7 +93,7 @@ class _Pending:
 
 
 class PendingCalls:
-    """The pending calls of one gateway; `left` is called with members that do not answer."""
+    """The pending calls of one gateway. `left` is called with each worker that does not answer."""
 
     def __init__(
         self,
@@ -232,7 +233,7 @@ class PendingCalls:
         await connection.publish(subject, pending.data, pending.reply)
 
     def _silent_since(self, member: SessionWorker) -> float:
-        """When the worker last answered, or had the first reason to."""
+        """When the worker last answered, or when it first had to."""
         return max(member.seen, min(pending.first_sent_at for pending in self._at(member)))
 
     def _after_break(self, now: float) -> bool:

@@ -24,13 +24,15 @@ class SessionWorker:
         self.missing: float | None = None
         """When its connection was lost; None while it is connected."""
         self.reconnects: int | None = None
-        """How often it lost its connection, from its last pong."""
+        """How often it lost its connection, according to its last pong."""
         self.in_flight = 0
         """Calls of this gateway that it is running."""
 
     @property
     def load(self) -> float:
-        """How full it is, from 0 to 1: by our own count or its last announcement, the larger."""
+        """Its load from 0 to 1: the gateway's own count or its last announcement, whichever is
+        larger.
+        """
         running = max(self.in_flight, self.announcement.running)
         return running / max(1, self.announcement.max_running)
 

@@ -90,7 +90,7 @@ class Call(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="call"):
     call_id: str = ""
     round: int = 1
     token: str = ""
-    """What host calls of this call must carry; empty if the host has no tools for workers."""
+    """The token that host calls of this call must carry; empty if workers may call no tools."""
 
 
 class Cancel(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="cancel"):
@@ -120,7 +120,7 @@ class Result(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="result"
     retryable: bool = False
     """Whether the same call may succeed later. The worker executes it again."""
     effect_unknown: bool = False
-    """Whether the tool may or may not have had its effect."""
+    """Whether it is unknown if the tool had its effect."""
 
 
 class Busy(_Frame, frozen=True, kw_only=True, omit_defaults=True, tag="busy"):

@@ -34,7 +34,7 @@ class HostCaller(NamedTuple):
 
     session: str
     context: ToolContext
-    """That of the worker's call, with the id of its run."""
+    """The context of the worker's call, with the id of its run."""
 
 
 HostHandler = Callable[[HostCaller, HostCall], Awaitable[Result | CallRefused]]
@@ -45,7 +45,7 @@ def new_token(gateway: str) -> str:
 
 
 class HostCalls:
-    """The host calls that one gateway answers. For one event loop."""
+    """The host calls that one gateway answers, in one event loop."""
 
     def __init__(self, gateway: str, pending: PendingCalls, handler: HostHandler) -> None:
         self._gateway, self._pending, self._handler = gateway, pending, handler
@@ -89,7 +89,7 @@ class HostCalls:
         await message.respond(data)
 
     async def _result(self, session: str, call: HostCall) -> Result | CallRefused:
-        """Runs the host call, and ends it with the call that it belongs to."""
+        """Runs the host call. Cancels it when the call that it belongs to ends."""
         pending = self._pending.with_token(call.token)
         if pending is None or pending.member.session != session or pending.key != call.key:
             raise BadFrame(NOT_PROVEN)

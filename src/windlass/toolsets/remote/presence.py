@@ -4,8 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from windlass.messaging.connection import Connection, Msg
-from windlass.messaging.subscribers import count_subscribers
+from windlass.messaging.connection import Connection, Msg, count_subscribers
 from windlass.toolsets.remote import subjects
 from windlass.toolsets.remote.directory import Directory, NoWorker, SessionWorker
 from windlass.toolsets.remote.frames import (
@@ -28,19 +27,19 @@ DISCOVERY_SECONDS = 0.5
 SILENT_SECONDS = 5.0
 """How long a connected worker may be silent before it counts as lost."""
 QUIET_SECONDS = 0.2
-"""If the workers cannot be counted: the time without a new one after which all are known."""
+"""All workers count as known after this time without a new one, if they cannot be counted."""
 NO_WORKER_SECONDS = 3.0
-"""How long a call waits if there is no worker, such as while the only one restarts."""
+"""How long a call waits if there is no worker, for example while the only one restarts."""
 
 
 class _Discovery:
-    """Asks the workers of a session to announce themselves. All listings of that time share it."""
+    """One request to the workers of a session to announce themselves. Concurrent listings share it."""
 
     task: asyncio.Task[None]
 
     def __init__(self) -> None:
         self._workers: set[str] = set()
-        """Those that answered, also with an announcement that was refused."""
+        """The workers that answered, including those whose announcement was refused."""
         self._news = asyncio.Event()
 
     def heard(self, worker: str) -> None:
@@ -49,9 +48,9 @@ class _Discovery:
             self._news.set()
 
     async def wait(self, there: int | None) -> None:
-        """Waits for this number of workers; for None, until no more answer.
+        """Waits for this number of workers; with None, until no more workers answer.
 
-        A worker that is about to subscribe has a moment too, if there is no other.
+        If there is no worker, waits a moment longer for one that is about to subscribe.
         """
         if there:
             while len(self._workers) < there and await self._another(SILENT_SECONDS):
@@ -76,7 +75,7 @@ async def happens(news: asyncio.Event, seconds: float) -> bool:
 
 
 class Presence:
-    """Updates the directory from announcements, and waits for workers. For one event loop."""
+    """Updates the directory from announcements, and waits for workers, in one event loop."""
 
     def __init__(self, gateway: str, directory: Directory, affinity: Affinity) -> None:
         self._gateway = gateway
@@ -84,7 +83,7 @@ class Presence:
         self._affinity: Affinity = affinity
         self._news = asyncio.Event()
         self._complete: set[str] = set()
-        """Sessions whose workers have all been heard."""
+        """Sessions whose workers are all known."""
         self._discoveries: dict[str, _Discovery] = {}
 
     async def on_notice(self, message: Msg) -> None:
@@ -133,7 +132,9 @@ class Presence:
         await asyncio.shield(discovery.task)
 
     def forget(self, session: str | None = None) -> None:
-        """The next listing of the session, or of each one, is the first again."""
+        """Forgets that the session, or each session, was listed, so that the next listing waits
+        again.
+        """
         if session is None:
             self._complete.clear()
         else:

@@ -48,7 +48,7 @@ def worker_in(subject: str) -> tuple[str, str]:
 
 
 def hello(session: str = "*") -> str:
-    """Where gateways ask workers to announce themselves: those of one session, or all."""
+    """The subject of requests to announce: to the workers of one session, or to all."""
     return f"{PREFIX}.hello.{'all' if session == '*' else session}"
 
 
@@ -75,7 +75,7 @@ def host(session: str) -> str:
 
 
 def forward(gateway: str, session: str) -> str:
-    """Where a gateway receives the host calls that NATS has delivered to another one."""
+    """The subject on which a gateway receives host calls that NATS delivered to another gateway."""
     return f"{PREFIX}.forward.{gateway}.{session}"
 
 

@@ -21,13 +21,13 @@ from windlass.model import AUTO, Settings, ToolChoice, tool_choice_from
 from windlass.request import ClientTools, PartKind, PartPlace, RequestLimits, RunRequest
 from windlass.tool import InvalidSchema, Tool, as_tools
 from windlass.wires.body import Fields, decoded, fields_of
+from windlass.wires.calls import in_call_order
 from windlass.wires.chat.messages import PROVIDER, decode_messages
 from windlass.wires.chat.write_events import Form
 from windlass.wires.chat.write_request import LimitName
 from windlass.wires.client_tools import check_expanded_size, invalid_tool
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
-from windlass.wires.result_order import in_call_order
 
 EarlierText = Literal["include", "omit"]
 """Whether an answer contains the text of earlier rounds."""

@@ -9,7 +9,7 @@ from typing_extensions import TypeAliasType
 
 from windlass.events import RunEvent
 from windlass.wires.chat.write_events import ChatFinishReason
-from windlass.wires.json_types import AnyWholeNumber, Count, Field, Json, NonEmptyText
+from windlass.wires.fields import AnyWholeNumber, Count, Field, Json, NonEmptyText
 
 _KNOWN_PARTS = ["text", "image_url", "input_audio", "file"]
 _Base64: TypeAlias = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]

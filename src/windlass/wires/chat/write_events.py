@@ -30,12 +30,11 @@ from windlass.events import (
 from windlass.jsontext import encode_any_json, encode_json
 from windlass.reply import Reply, RoundRecord
 from windlass.tool import Tool
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.chat.messages import encode_call, encode_media
 from windlass.wires.encoding import gap_between, json_text
-from windlass.wires.errors import Problem
+from windlass.wires.errors import Problem, error_body
 from windlass.wires.fields import JsonObject, merged
-from windlass.wires.openai_errors import error_body
 from windlass.wires.text_frames import framed_texts
 
 if TYPE_CHECKING:  # its imports are slow, and only the gateway's document needs them

@@ -1,4 +1,4 @@
-"""Encodes and decodes messages and parts on Gemini's wire. Pure.
+"""Encodes and decodes messages, parts and their thought signatures on Gemini's wire. Pure.
 
 Fields that Windlass does not know are kept in `extra["gemini"]`.
 """
@@ -6,6 +6,8 @@ Fields that Windlass does not know are kept in `extra["gemini"]`.
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.content import (
@@ -25,7 +27,7 @@ from windlass.content import (
     paired,
 )
 from windlass.errors import ConfigError
-from windlass.jsontext import compact_json, from_base64, to_base64
+from windlass.jsontext import compact_json, encode_json, from_base64, to_base64
 from windlass.wires.fields import (
     JsonObject,
     as_list,
@@ -326,3 +328,46 @@ def _decode(value: object, place: str) -> Message:
     if role == "user" and any(isinstance(part, FunctionResponse) for part in parts):
         role = "tool"
     return Message(role, tuple(parts), {PROVIDER: extra} if extra else {})
+
+
+_START = b"windlass:"
+_ENCODED_START = to_base64(_START)
+_PLACEHOLDERS = frozenset({PLACEHOLDER_SIGNATURE, PLACEHOLDER_SIGNATURE.replace("_", "/")})
+"""Google's placeholder, and what a client makes of it that uses the other base64 alphabet."""
+
+
+class Token(Struct, frozen=True, omit_defaults=True):
+    """What the thought signature of a part contains for a client of the gateway.
+
+    A client returns the signature unchanged, even if it drops the ids of calls. So the token has
+    the fields that the client does not see. It is base64, because clients decode and encode
+    signatures.
+    """
+
+    id: str = ""
+    """The id of the call."""
+    signature: str | None = None
+    """The model's own signature."""
+    extra: dict[str, Any] = {}
+    """Fields of other providers."""
+
+
+_decode_token = msgspec.json.Decoder(Token).decode
+
+
+def encode_token(token: Token) -> str:
+    """The token as a signature."""
+    return to_base64(_START + encode_json(token))
+
+
+def decode_token(signature: str | None) -> Token:
+    """The token in a signature. A signature of another service is the model's own."""
+    if not signature or signature in _PLACEHOLDERS:
+        return Token()
+    if not signature.startswith(_ENCODED_START):
+        return Token(signature=signature)
+    text = signature.replace("-", "+").replace("_", "/")
+    try:
+        return _decode_token(from_base64(text + "=" * (-len(text) % 4))[len(_START) :])
+    except (ValueError, msgspec.DecodeError):
+        return Token()

@@ -5,7 +5,7 @@ it asked for them) and the text of all rounds, and the calls of its own tools at
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -35,16 +35,17 @@ from windlass.events import (
 from windlass.jsontext import encode_any_json, encode_json
 from windlass.reply import Reply
 from windlass.tool import Tool
-from windlass.wires.call_ids import CallIds
-from windlass.wires.encoding import ROUND_GAP
+from windlass.wires.calls import CallIds
+from windlass.wires.encoding import ROUND_GAP, events_of
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text, rest
-from windlass.wires.gemini.messages import PROVIDER, encode_part
+from windlass.wires.gemini.messages import PROVIDER, Token, encode_part, encode_token
 from windlass.wires.gemini.read_events import CANDIDATE
-from windlass.wires.gemini.signatures import Token, encode_token
-from windlass.wires.reply_events import events_of
 from windlass.wires.text_frames import framed_texts
-from windlass.wires.token_limits import CONTEXT_EXCEEDED, prompt_size
+from windlass.wires.upstream_errors import CONTEXT_EXCEEDED, prompt_size
+
+if TYPE_CHECKING:  # its imports are slow, and only the gateway's document needs them
+    from windlass.wires.gemini.types import GeminiModelJson
 
 FINISH_REASONS: dict[StopReason, str] = {
     "answer": "STOP",
@@ -510,3 +511,18 @@ def _message(problem: Problem) -> str:
 def error_body(problem: Problem) -> bytes:
     """The body of an error response."""
     return encode_json({"error": error_fields(problem)})
+
+
+METHODS = ("generateContent", "streamGenerateContent", "countTokens")
+
+
+def model_fields(name: str) -> "GeminiModelJson":
+    """A model as Google's clients expect it."""
+    return {
+        "name": f"models/{name}",
+        "baseModelId": name,
+        "version": "1",
+        "displayName": name,
+        "description": "A model of this gateway, with its tools.",
+        "supportedGenerationMethods": list(METHODS),
+    }

@@ -12,13 +12,20 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from windlass.content import FunctionDeclaration, Message
+from windlass.content import Message
 from windlass.errors import ConfigError
 from windlass.model import AUTO, NONE, Settings, ToolChoice
 from windlass.request import ClientTools, PartKind, PartPlace, RequestLimits, RunRequest
-from windlass.tool import InvalidSchema, Tool, as_tools
-from windlass.wires.body import Fields, decoded, fields_of
-from windlass.wires.client_tools import check_expanded_size, invalid_tool
+from windlass.tool import Tool
+from windlass.wires.body import Fields, fields_of
+from windlass.wires.client_tools import (
+    add_tool,
+    check_number_of_tools,
+    check_tool_texts,
+    declared_tool,
+    invalid_tool,
+    tool_entries,
+)
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 from windlass.wires.messages.messages import decode_messages
@@ -254,12 +261,9 @@ def read_tools(data: bytes, limits: RequestLimits) -> list[Tool]:
 
     Tools that Anthropic runs or defines itself (`web_search_20250305`) are skipped and logged.
     """
-    items = as_list(decoded(data, "tools", limits.max_json_depth))
-    if items is None:
-        raise InvalidRequest("tools: must be a list", "tools")
     tools: dict[str, Tool] = {}
     hosted: list[str] = []
-    for index, item in enumerate(items):
+    for index, item in enumerate(tool_entries(data, limits)):
         place = f"tools[{index}]"
         fields = as_object(item)
         if fields is None:
@@ -268,26 +272,15 @@ def read_tools(data: bytes, limits: RequestLimits) -> list[Tool]:
         if kind not in (None, "custom"):
             hosted.append(str(kind))
             continue
-        tool = _tool(fields, place)
-        if tool.name in tools:
-            raise invalid_tool(f"{place}.name", f"two tools are named {tool.name!r}")
-        tools[tool.name] = tool
-    if len(tools) > limits.max_tools:
-        raise InvalidRequest(
-            f"tools: {len(tools)} tools exceed the limit of {limits.max_tools}",
-            "tools",
-            "too_many_tools",
-        )
+        add_tool(tools, _tool(fields, place), place)
+    check_number_of_tools(tools, limits)
     if hosted:
         log.info("skipping hosted tools of the request: %s", ", ".join(sorted(set(hosted))))
     return list(tools.values())
 
 
 def _tool(fields: JsonObject, place: str) -> Tool:
-    if not isinstance(fields.get("name"), str):
-        raise invalid_tool(f"{place}.name", "must be a string")
-    if not isinstance(fields.get("description"), str | None):
-        raise invalid_tool(f"{place}.description", "must be a string")
+    check_tool_texts(fields, place)
     schema = as_object(fields.get("input_schema"))
     if schema is None:
         raise invalid_tool(f"{place}.input_schema", "must be a JSON Schema")
@@ -298,15 +291,4 @@ def _tool(fields: JsonObject, place: str) -> Tool:
     }
     if isinstance(fields.get("strict"), bool):
         declared["strict"] = fields["strict"]
-    try:
-        (tool,) = as_tools([declared])
-    except InvalidSchema as error:
-        inner = error.place.removeprefix("parameters")
-        raise invalid_tool(
-            f"{place}.input_schema{inner}", f"not a JSON Schema: {error.reason}"
-        ) from None
-    except ConfigError as error:
-        raise invalid_tool(f"{place}.name", str(error)) from None
-    if isinstance(declaration := tool.declaration, FunctionDeclaration):
-        check_expanded_size(declaration.parameters, f"{place}.input_schema")
-    return tool
+    return declared_tool(declared, place, "input_schema")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypeAliasType
 
-from windlass.wires.json_types import AnyWholeNumber, Count, Field, Json, NonEmptyText
+from windlass.wires.fields import AnyWholeNumber, Count, Field, Json, NonEmptyText
 
 _KNOWN_BLOCKS = ("text", "image", "document", "thinking", "tool_use", "tool_result")
 

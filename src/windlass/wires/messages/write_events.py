@@ -37,15 +37,14 @@ from windlass.events import (
 from windlass.jsontext import decode_json, encode_any_json, encode_json
 from windlass.reply import Reply
 from windlass.tool import Tool
-from windlass.wires.call_ids import CallIds
-from windlass.wires.encoding import gap_between, json_text
+from windlass.wires.calls import CallIds
+from windlass.wires.encoding import events_of, gap_between, json_text
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, as_list, as_object, in_words, rest
 from windlass.wires.messages.messages import OWN_CALL_PREFIX, OWN_SIGNATURE, PROVIDER
 from windlass.wires.messages.read_events import STOP_SEQUENCE
-from windlass.wires.reply_events import events_of
 from windlass.wires.text_frames import framed_texts
-from windlass.wires.token_limits import CONTEXT_EXCEEDED, prompt_size
+from windlass.wires.upstream_errors import CONTEXT_EXCEEDED, prompt_size
 
 STOP_REASONS: dict[StopReason, str] = {
     "answer": "end_turn",

@@ -40,7 +40,7 @@ from windlass.wires.fields import (
 )
 from windlass.wires.responses.item_ids import item_id, response_of_item
 from windlass.wires.responses.media import KINDS, PROVIDER, decode_media, encode_media, is_audio
-from windlass.wires.responses.tool_names import NO_NAMES, ToolNames, flat_name
+from windlass.wires.responses.tools import NO_NAMES, ToolNames, flat_name
 
 OWN_SERVER = "windlass"
 """The `server_label` of the gateway's own tools."""

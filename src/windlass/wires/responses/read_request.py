@@ -19,8 +19,7 @@ from windlass.wires.responses.messages import (
     decode_input,
     referenced_ids,
 )
-from windlass.wires.responses.tool_names import ToolNames
-from windlass.wires.responses.tools import client_tools, read_tool_choice, read_tools
+from windlass.wires.responses.tools import ToolNames, client_tools, read_tool_choice, read_tools
 
 WIRE = "responses"
 MAX_METADATA = 16

@@ -1,29 +1,113 @@
-"""Reads the tools of a Responses request: the client's, MCP servers and hosted ones. Pure."""
+"""Reads the tools of a Responses request: the client's, MCP servers and hosted ones. Pure.
 
+A tool has two names: the client's, and a flat one that every provider accepts.
+"""
+
+import hashlib
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from windlass.content import FunctionDeclaration
-from windlass.errors import ConfigError
 from windlass.model import AUTO, ToolChoice
 from windlass.request import RequestLimits
-from windlass.tool import InvalidSchema, Tool, as_tools
-from windlass.wires.body import decoded
-from windlass.wires.client_tools import check_expanded_size, invalid_tool
+from windlass.tool import Tool
+from windlass.wires.client_tools import (
+    add_tool,
+    check_description,
+    check_number_of_tools,
+    declared_tool,
+    invalid_tool,
+    tool_entries,
+)
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
-from windlass.wires.responses.tool_names import (
-    NO_NAMES,
-    ToolNames,
-    flat_name,
-    members,
-    tool_names,
-)
 
 log = logging.getLogger("windlass.wires")
+
+MAX_NAME_CHARS = 64
+_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class ClientName(Struct, frozen=True):
+    """A tool's name on the wire."""
+
+    name: str
+    namespace: str = ""
+    custom: bool = False
+    """Whether the tool takes free text instead of JSON arguments."""
+
+
+def flat_name(namespace: str, name: str) -> str:
+    """One name for a tool in a namespace, or of an MCP server, that every provider accepts."""
+    joined = f"{namespace}{'' if namespace.endswith('__') else '__'}{name}" if namespace else name
+    flat = _NOT_ALLOWED.sub("_", joined)
+    if flat[:1].isdigit() or flat.startswith("-"):
+        flat = f"_{flat}"
+    if flat == joined and len(flat) <= MAX_NAME_CHARS:
+        return flat
+    mark = hashlib.sha256(joined.encode(errors="replace")).hexdigest()[:8]
+    return f"{flat[: MAX_NAME_CHARS - 9]}_{mark}"
+
+
+class ToolNames:
+    """Maps the flat names that the model uses to the names on the wire, and back."""
+
+    def __init__(self, names: Mapping[str, ClientName]) -> None:
+        self._names = names
+        self._places: dict[str, list[str]] = {}
+        for flat, known in names.items():
+            self._places.setdefault(known.name, []).append(flat)
+
+    def outward(self, flat: str) -> ClientName:
+        """The name for the client. An unknown name is returned unchanged."""
+        return self._names.get(flat) or ClientName(flat)
+
+    def inward(self, name: str, namespace: str | None = None) -> str:
+        """The flat name of a tool that the client names."""
+        if namespace:
+            return flat_name(namespace, name)
+        if name in self._names:
+            return name
+        places = self._places.get(name, ())
+        return places[0] if len(places) == 1 else name
+
+    def fields(self, flat: str) -> JsonObject:
+        """The fields `name` and, if there is one, `namespace`."""
+        known = self.outward(flat)
+        return {"name": known.name, **({"namespace": known.namespace} if known.namespace else {})}
+
+
+NO_NAMES = ToolNames({})
+
+
+def tool_names(tools: Iterable[object]) -> ToolNames:
+    """The names of the tools of a request, as JSON values."""
+    names: dict[str, ClientName] = {}
+    for tool in tools:
+        for namespace, fields in members(tool):
+            if name := as_text(fields.get("name")):
+                custom = fields.get("type") == "custom"
+                names.setdefault(flat_name(namespace, name), ClientName(name, namespace, custom))
+    return ToolNames(names)
+
+
+def members(tool: object) -> Iterable[tuple[str, JsonObject]]:
+    """The functions and custom tools in one entry of `tools`, each with its namespace."""
+    fields = as_object(tool) or {}
+    match fields.get("type"):
+        case "function" | "custom":
+            yield "", fields
+        case "namespace":
+            for member in as_list(fields.get("tools")) or ():
+                inner = as_object(member) or {}
+                if inner.get("type", "function") in ("function", "custom"):
+                    yield as_text(fields.get("name")) or "", inner
+        case _:
+            pass
+
 
 HOSTED_TYPES = frozenset(
     {
@@ -111,12 +195,7 @@ def read_tools(source: bytes, limits: RequestLimits) -> ReadTools:
             if len(_cache) >= _MAX_CACHED_LISTS:
                 _cache.clear()
             _cache[source] = known
-    if len(known.tools) > limits.max_tools:
-        raise InvalidRequest(
-            f"tools: {len(known.tools)} tools exceed the limit of {limits.max_tools}",
-            "tools",
-            "too_many_tools",
-        )
+    check_number_of_tools(known.tools, limits)
     return known
 
 
@@ -136,9 +215,7 @@ def client_tools(source: bytes, limits: RequestLimits) -> Sequence[Tool]:
 
 
 def _read(source: bytes, limits: RequestLimits) -> ReadTools:
-    items = as_list(decoded(source, "tools", limits.max_json_depth))
-    if items is None:
-        raise InvalidRequest("tools: must be a list", "tools")
+    items = tool_entries(source, limits)
     tools: dict[str, Tool] = {}
     mcp: list[McpTool] = []
     hosted: list[JsonObject] = []
@@ -152,10 +229,7 @@ def _read(source: bytes, limits: RequestLimits) -> ReadTools:
                 _check_namespace(fields, kind, place)
                 for number, (namespace, inner) in enumerate(members(fields)):
                     at = f"{place}.tools[{number}]" if kind == "namespace" else place
-                    tool = _tool(inner, namespace, at)
-                    if tool.name in tools:
-                        raise invalid_tool(f"{at}.name", f"two tools are named {inner['name']!r}")
-                    tools[tool.name] = tool
+                    add_tool(tools, _tool(inner, namespace, at), at, inner["name"])
             case "mcp":
                 mcp.append(_mcp(fields, place))
             case str():
@@ -180,8 +254,7 @@ def _tool(fields: JsonObject, namespace: str, place: str) -> Tool:
     name = as_text(fields.get("name"))
     if not name:
         raise invalid_tool(f"{place}.name", "must be a non-empty string")
-    if not isinstance(fields.get("description"), str | None):
-        raise invalid_tool(f"{place}.description", "must be a string")
+    check_description(fields, place)
     is_custom = fields.get("type") == "custom"
     strict = fields.get("strict")
     declared: JsonObject = {
@@ -191,15 +264,7 @@ def _tool(fields: JsonObject, namespace: str, place: str) -> Tool:
         "strict": strict if isinstance(strict, bool) and not is_custom else None,
     }
     given = {key: value for key, value in declared.items() if value is not None}
-    try:
-        (tool,) = as_tools([given])
-    except InvalidSchema as error:
-        raise invalid_tool(f"{place}.{error.place}", f"not a JSON Schema: {error.reason}") from None
-    except ConfigError as error:
-        raise invalid_tool(f"{place}.name", str(error)) from None
-    if isinstance(declaration := tool.declaration, FunctionDeclaration):
-        check_expanded_size(declaration.parameters, f"{place}.parameters")
-    return tool
+    return declared_tool(given, place)
 
 
 def _custom_description(fields: JsonObject) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 from typing_extensions import TypeAliasType
 
-from windlass.wires.json_types import AnyWholeNumber, Count, Field, Json, NonEmptyText
+from windlass.wires.fields import AnyWholeNumber, Count, Field, Json, NonEmptyText
 from windlass.wires.responses.read_request import ServerTools
 from windlass.wires.responses.response import Status
 

@@ -28,23 +28,25 @@ from windlass.events import (
 )
 from windlass.jsontext import encode_json, to_base64
 from windlass.tool import Tool
-from windlass.wires.call_ids import CallIds
+from windlass.wires.calls import CallIds
 from windlass.wires.encoding import json_text
 from windlass.wires.errors import Problem
 from windlass.wires.fields import JsonObject, as_object, as_text
-from windlass.wires.responses.call_items import CallItems
+from windlass.wires.responses.items import CallItems, TextItems
 from windlass.wires.responses.media import PROVIDER
-from windlass.wires.responses.output import DEFAULT_FORM, OutputForm, ResponseEvents, ToolListing
 from windlass.wires.responses.response import (
+    DEFAULT_FORM,
     END_EVENTS,
     RESPONSE_ENDS,
+    OutputForm,
     ResponseEnd,
+    ResponseEvents,
     ResponseHead,
     ResponseObject,
     Status,
+    ToolListing,
     error_event_fields,
 )
-from windlass.wires.responses.text_items import TextItems
 
 DONE = b"data: [DONE]\n\n"
 _CUT_TURNS = ("length", "content_filter", "other")

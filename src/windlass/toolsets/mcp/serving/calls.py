@@ -1,4 +1,4 @@
-"""One call of an MCP client: its request, its questions, and what the client gets meanwhile."""
+"""One call of an MCP client: its request, its questions, its progress and log messages."""
 
 import asyncio
 import contextvars
@@ -28,7 +28,7 @@ APPROVAL_SCHEMA: dict[str, Any] = {
     "required": ["approve"],
 }
 QUESTION = ":question"
-"""The end of the name of a call that is a question of a tool."""
+"""The suffix of the name of a call that is a question of a tool."""
 _LEVELS: dict[int, types.LoggingLevel] = {
     logging.CRITICAL: "critical",
     logging.ERROR: "error",
@@ -160,7 +160,7 @@ def current_call() -> tuple[Request, types.CallToolRequestParams] | None:
 
 
 class ToolHost(Protocol):
-    """Where the tools of a server come from, and how their calls run."""
+    """Provides the tools of a server, and runs their calls."""
 
     async def tools(self, context: Request) -> list[Tool]:
         """The tools that this request may use."""
@@ -186,7 +186,7 @@ class ToolHost(Protocol):
 
 
 class ClientLog(logging.Handler):
-    """Sends what a tool logs while it runs to the client that called it."""
+    """Sends the log messages of a running tool to the client that called it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         call = _call.get()
@@ -199,7 +199,7 @@ class ClientLog(logging.Handler):
 
 
 def captured(tool: Tool, call: ServedCall) -> Tool:
-    """The same tool. The call gets results and errors of MCP that its function makes."""
+    """The tool, changed so that the call receives MCP results and errors of its function."""
     function: Any = tool.function
     made = copy.copy(tool)
 
@@ -227,7 +227,7 @@ def captured(tool: Tool, call: ServedCall) -> Tool:
 
 
 class UserDecision:
-    """What the user of a client decided."""
+    """The decision of a client's user."""
 
     def __init__(self, *, approved: bool, arguments: dict[str, Any] | None = None) -> None:
         self.approved, self.arguments = approved, arguments

@@ -34,7 +34,7 @@ class PromptArgument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     description: str | None = None
     required: bool = True
     values: tuple[str, ...] = ()
-    """What a client can offer while its user types."""
+    """The values that a client can suggest while its user types."""
 
 
 class _PromptSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

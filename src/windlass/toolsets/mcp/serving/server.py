@@ -158,7 +158,7 @@ class ToolServer(Server[Any]):
                 await self._tell_connections(await events.get())
 
         events: asyncio.Queue[ServerEvent] = asyncio.Queue()
-        # The servers of tool modules have buses of their own: their events are ours too.
+        # Events of the servers of tool modules, which have their own buses, are published here too.
         buses = [extra._subscriptions for extra in self._extras]  # pyright: ignore[reportPrivateUsage]
         publishing: set[asyncio.Task[None]] = set()
 
@@ -388,7 +388,7 @@ class ToolServer(Server[Any]):
         return types.EmptyResult()
 
     def _level_of(self, context: Request) -> types.LoggingLevel:
-        """The least level that a client with a handshake wants."""
+        """The lowest level of log messages that a client with a handshake wants."""
         connection = context.session._connection  # pyright: ignore[reportPrivateUsage]
         return self._levels.get(connection, "info")
 

@@ -9,7 +9,7 @@ from tests.support.serving import config_of
 from windlass import Tool, tool
 from windlass.gateway import create_app
 from windlass.gateway.config import ModelConfig
-from windlass.gateway.models.examples import GENERAL, OVERVIEW, example_prompts
+from windlass.gateway.routes.info import GENERAL, OVERVIEW, example_prompts
 from windlass.testing import ScriptedModel
 
 

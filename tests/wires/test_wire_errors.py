@@ -2,8 +2,7 @@
 
 import pytest
 
-from windlass.wires.errors import Problem
-from windlass.wires.openai_errors import error_fields
+from windlass.wires.errors import Problem, error_fields
 
 TYPES = {
     400: "invalid_request_error",

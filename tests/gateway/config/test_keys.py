@@ -6,8 +6,7 @@ import re
 import pytest
 
 from windlass.gateway.config import KeyConfig
-from windlass.gateway.config.key_hashes import is_key_hash, key_hash, new_key
-from windlass.gateway.http.keys import KeyRing, presented_key
+from windlass.gateway.config.keys import KeyRing, is_key_hash, key_hash, new_key, presented_key
 
 PAIRS = [new_key() for _ in range(3)]
 KEYS = [KeyConfig(name=f"key {n}", hash=hashed) for n, (_, hashed) in enumerate(PAIRS)]

@@ -1,9 +1,11 @@
-"""The ids of a run's calls that its client sees. Pure."""
+"""Calls on any wire: the ids that a client sees, and the order of their results. Pure."""
 
 import hashlib
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 
-from windlass.content import new_call_id
+from windlass.content import Message, new_call_id
 
 _UNIQUE = re.compile(r"call_[A-Za-z0-9]{20,}")
 _OF_A_RUN = re.compile(r"call_([0-9a-f]{24})_[0-9a-f]{8}")
@@ -37,3 +39,14 @@ def run_of(call_id: str) -> str | None:
     """The id of the stored run that a call id contains, if any."""
     found = _OF_A_RUN.fullmatch(call_id)
     return f"run_{found[1]}" if found else None
+
+
+def in_call_order(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Sorts the results of each turn in call order: some services match them by position."""
+    ordered = list(messages)
+    for place, (turn, results) in enumerate(pairwise(messages), start=1):
+        if results.role == "tool" and len(results.parts) > 1:
+            places = {call.id: number for number, call in enumerate(turn.calls)}
+            parts = sorted(results.responses, key=lambda result: places.get(result.id, len(places)))
+            ordered[place] = Message("tool", tuple(parts), results.extra)
+    return tuple(ordered)

@@ -1,12 +1,15 @@
-"""A model wrapper that enforces the tool choice of the request."""
+"""Model wrappers: one enforces the tool choice of a request, one keeps addresses out of errors."""
 
+import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
+from types import TracebackType
 
 from windlass.emulation.mode import mode_of
-from windlass.errors import ModelError, NativeModeUnavailable
+from windlass.errors import ModelError, NativeModeUnavailable, StorageError, WindlassError
 from windlass.events import ModelEvent, ToolCallStarted, TurnEnded
+from windlass.gateway.http.errors import problem_of
 from windlass.model import Model, ModelRequest, ModelWrapper, warmed
 
 
@@ -84,3 +87,69 @@ class EnforcedModel(ModelWrapper):
 
     async def warm(self, *requests: ModelRequest) -> None:
         await warmed(self._model, *requests)
+
+
+log = logging.getLogger("windlass.gateway")
+
+
+def failure_text(run_id: str, error: BaseException) -> str:
+    """The text of an error that ended a run, for the run's events, which clients read.
+
+    Windlass's own errors keep their text, except storage errors, which name files. Any other error
+    is logged, and clients only read that the server failed.
+    """
+    if isinstance(error, WindlassError) and not isinstance(error, StorageError):
+        return str(error) or type(error).__name__
+    if not isinstance(error, WindlassError):
+        log.error("Run failed", exc_info=error, extra={"run_id": run_id})
+    return problem_of(error).message
+
+
+class Upstream(ModelWrapper):
+    """Logs addresses in errors; clients and the run's log get the model's name instead."""
+
+    def __init__(self, model: Model, served_name: str) -> None:
+        super().__init__(model)
+        self._served_name = served_name
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        return _TurnContext(self._model.stream(request), self._served_name)
+
+
+class _TurnContext:
+    """Wraps the turn's context manager, not its stream: this costs nothing per event."""
+
+    __slots__ = ("_name", "_turn")
+
+    def __init__(
+        self, turn: AbstractAsyncContextManager[AsyncIterator[ModelEvent]], name: str
+    ) -> None:
+        self._turn, self._name = turn, name
+
+    async def __aenter__(self) -> AsyncIterator[ModelEvent]:
+        return await self._turn.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        handled = await self._turn.__aexit__(kind, error, trace)
+        if not handled and isinstance(error, ModelError) and error.public is not None:
+            log.warning("%s", error.message, extra={"model": self._name})
+            raise _without_address(error, f"the upstream of model {self._name!r}") from error
+        return handled
+
+
+def _without_address(error: ModelError, upstream: str) -> ModelError:
+    assert error.public is not None
+    return ModelError(
+        error.public.replace("{upstream}", upstream),
+        status=error.status,
+        retryable=error.retryable,
+        retry_after=error.retry_after,
+        code=error.code,
+    )
