@@ -14,7 +14,7 @@ def send_mail(to: str, text: str) -> str:
 
 
 def decide(mail: FunctionCall) -> Approval:
-    """Denies mail to everybody, and adds a greeting to other mails. A program could ask the user."""
+    """Denies mail to everybody, and adds a greeting to other mails. A program can ask the user."""
     arguments = mail.arguments
     assert isinstance(arguments, dict)
     if arguments["to"] == "everybody":
