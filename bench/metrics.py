@@ -98,11 +98,13 @@ def request(metrics: Metrics, events: list[RunEvent]) -> Callable[[], None]:
     return record
 
 
-def microseconds(record: Callable[[], None]) -> float:
-    begun = time.process_time()
+async def microseconds(metrics: Metrics, record: Callable[[], None]) -> float:
+    """Returns the CPU time of recording one request. A gateway counts those of 50 ms together."""
+    started_at = time.process_time()
     for _ in range(REPEATS):
         record()
-    return (time.process_time() - begun) / REPEATS * 1e6
+    metrics.flush()
+    return (time.process_time() - started_at) / REPEATS * 1e6
 
 
 def show(quick: bool) -> list[Verdict]:
