@@ -1,7 +1,7 @@
-"""The AI Studio page as a model: the cost of setting up tools, and the delay at the end of a turn.
+"""Measures the AI Studio model: the cost of setting up tools, and the delay at the end of a turn.
 
-    python bench/run.py --only aistudio            everything, about two minutes
-    python bench/run.py --only aistudio --quick    with fewer samples
+    python bench/run.py --only aistudio            measure everything, in about two minutes
+    python bench/run.py --only aistudio --quick    take fewer samples
 
 The page is the local replica, in a real Chromium. docs/internals/aistudio.md has the figures.
 """
@@ -39,7 +39,7 @@ def get_weather(city: str) -> str:
 
 
 class Bench:
-    """Models on replicas, all in one browser."""
+    """Creates models on replicas of the page, all in one browser, and measures them."""
 
     def __init__(self, browser: Browser, config: BrowserConfig, quick: bool) -> None:
         self._browser, self._config, self._samples = browser, config, 2 if quick else 7
@@ -58,31 +58,31 @@ class Bench:
         self._stack.close()
 
     async def run_seconds(self, **settings: Any) -> tuple[float, int]:
-        """An agent's run of many turns: seconds for each, and how often tools were set up."""
+        """Executes a run of many turns. Returns the seconds of a turn and the number of set-ups."""
         model = self.model(_agent(TURNS), **settings)
         client = AsyncClient(model, mode="native")
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         await client.generate("Weather?", tools=[get_weather], max_rounds=TURNS + 1)
-        return (time.perf_counter() - began) / TURNS, model.orchestrator.setups
+        return (time.perf_counter() - started_at) / TURNS, model.orchestrator.setups
 
     async def seconds_to_the_end(self, step: Callable[[Gate], Any], *, tools: bool) -> float:
-        """From the page's last character, or call, to the last event."""
+        """Returns the seconds from the page's last character, or its call, to the last event."""
         gates = [Gate() for _ in range(self._samples)]
         model = self.model([step(gate) for gate in gates])
         request = ModelRequest([Message.user("Hi")], (WEATHER,) if tools else ())
-        spent: list[float] = []
+        samples: list[float] = []
         for gate in gates:
-            asked = asyncio.create_task(_drained(model, request))
+            request_task = asyncio.create_task(_drained(model, request))
             await gate.reached.wait()
             await asyncio.sleep(0.3)  # until the page has drawn the earlier turns
-            began = time.perf_counter()
+            started_at = time.perf_counter()
             gate.open()
-            await asked
-            spent.append(time.perf_counter() - began)
-        return median(spent)
+            await request_task
+            samples.append(time.perf_counter() - started_at)
+        return median(samples)
 
     async def together_seconds(self) -> tuple[float, float]:
-        """One conversation with a tool alone, and one on each page at the same time."""
+        """Returns the seconds of one conversation with a tool, and of one on each page at once."""
         model = self.model(_weather, pages=PAGES)
         client = AsyncClient(model, mode="native")
 
@@ -90,12 +90,12 @@ class Bench:
             await client.generate("Weather?", tools=[get_weather])
 
         await asyncio.gather(*(ask() for _ in range(PAGES)))  # opens the pages
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         await ask()
-        alone = time.perf_counter() - began
-        began = time.perf_counter()
+        alone = time.perf_counter() - started_at
+        started_at = time.perf_counter()
         await asyncio.gather(*(ask() for _ in range(PAGES)))
-        return alone, time.perf_counter() - began
+        return alone, time.perf_counter() - started_at
 
 
 def _agent(turns: int) -> list[Any]:
@@ -112,8 +112,8 @@ async def _drained(model: AIStudioModel, request: ModelRequest) -> None:
             pass
 
 
-async def measured(quick: bool) -> list[tuple[str, str]]:
-    """The measurement and its figure."""
+async def measure(quick: bool) -> list[tuple[str, str]]:
+    """Returns the rows of the table: the name of each measurement, and its figure."""
     with tempfile.TemporaryDirectory() as profile:
         config = browser_config({"WINDLASS_AISTUDIO_PROFILE": profile})
         browser = Browser(BrowserConfig(config.url, Path(profile), config.program))
@@ -139,21 +139,21 @@ async def _rows(bench: Bench) -> list[tuple[str, str]]:
     )
     alone, together = await bench.together_seconds()
     return [
-        (f"a turn of a {TURNS}-turn run, set up {once} time", f"{cached:.2f} s"),
-        (f"the same without the cache, set up {often} times", f"{uncached:.2f} s"),
-        ("last character to last event, no tools", f"{text:.2f} s"),
-        ("last character to last event, tools offered", f"{after:.2f} s"),
-        ("a call to last event", f"{called:.2f} s"),
-        ("one conversation with a tool, alone", f"{alone:.2f} s"),
-        (f"{PAGES} of them at once, on {PAGES} pages", f"{together:.2f} s"),
+        (f"a turn of a {TURNS}-turn run, tools set up {once} time", f"{cached:.2f} s"),
+        (f"without the cache, tools set up {often} times", f"{uncached:.2f} s"),
+        ("last character to last event, without tools", f"{text:.2f} s"),
+        ("last character to last event, with tools", f"{after:.2f} s"),
+        ("call to last event", f"{called:.2f} s"),
+        ("one conversation with a tool", f"{alone:.2f} s"),
+        (f"{PAGES} conversations at once, on {PAGES} pages", f"{together:.2f} s"),
     ]
 
 
 def show(quick: bool) -> None:
     print("\nThe AI Studio page, replica in Chromium")
     if browser_config({}).program is None:
-        print("  left out: there is no Chromium here (apt-get install chromium)")
+        print("  skipped: Chromium is not installed (apt-get install chromium)")
         return
-    rows: Sequence[tuple[str, str]] = asyncio.run(measured(quick))
+    rows: Sequence[tuple[str, str]] = asyncio.run(measure(quick))
     for what, figure in rows:
         print(f"  {what:<52}{figure:>10}")

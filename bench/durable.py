@@ -1,8 +1,8 @@
-"""Durable runs: the cost of a log for a run, and the speed of reading a long log.
+"""Measures durable runs: what a log costs a run, and how fast a long log is read.
 
-Every kind of log has its own process, and their samples are interleaved. CPU counts all threads of
-the process, including the writer. The wall time is what a single run waits for; with `full`, it is
-the time of the disk.
+Each kind of log runs in a separate process, and their samples alternate. CPU is the time of all
+threads of the process, including the writer. The wall time is the time that a run waits. With
+`full`, this is the time of the disk.
 """
 
 import json
@@ -41,38 +41,42 @@ def show(quick: bool) -> list[Verdict]:
             for log in LOGS
         }
         for name, case in CASES.items():
-            costs[name] = measured(workers, name, case, quick)
+            costs[name] = measure_case(workers, name, case, quick)
             show_costs(case.title, costs[name])
     show_costs("each further tool round", further_round(costs["tool"], costs["rounds"]))
-    found = [
+    verdicts = [
         Verdict(f"{CASES[name].title}, SQLite to memory", ratio(costs[name]), goal, "x")
         for name, goal in GOALS.items()
     ]
-    return [*found, *show_reading(quick), show_unused(quick)]
+    return [*verdicts, *show_reading(quick), show_unused(quick)]
 
 
-def measured(workers: dict[str, Worker], name: str, case: Case, quick: bool) -> Costs:
-    samples = max(case.samples // 4, 1) if quick else case.samples
+def measure_case(workers: dict[str, Worker], name: str, case: Case, quick: bool) -> Costs:
+    sample_count = max(case.samples // 4, 1) if quick else case.samples
     runs = max(case.runs // 5, 1) if quick and not case.concurrent else case.runs
-    spent: dict[str, list[Cost]] = {log: [] for log in workers}
-    for number in range(samples + 1):
-        for log, cost in once(workers, name, runs, number, case.together).items():
-            if number or samples == 1:  # the first is to warm up
-                spent[log].append(Cost(*(each / runs * case.unit_runs for each in cost)))
-    return {log: Cost(*map(median, zip(*found, strict=True))) for log, found in spent.items()}
+    samples_by_log: dict[str, list[Cost]] = {log: [] for log in workers}
+    for number in range(sample_count + 1):
+        for log, cost in sample_each_log(workers, name, runs, number, case.all_at_once).items():
+            if number or sample_count == 1:  # the first sample is a warm-up
+                samples_by_log[log].append(
+                    Cost(*(each / runs * case.runs_per_figure for each in cost))
+                )
+    return {
+        log: Cost(*map(median, zip(*costs, strict=True))) for log, costs in samples_by_log.items()
+    }
 
 
-def once(
-    workers: dict[str, Worker], name: str, runs: int, number: int, together: bool
+def sample_each_log(
+    workers: dict[str, Worker], name: str, runs: int, number: int, all_at_once: bool
 ) -> dict[str, list[float]]:
-    """One sample of each log. Each time another log is first."""
+    """Takes one sample of each log. Another log comes first each time."""
     logs = list(workers)
     logs = logs[number % len(logs) :] + logs[: number % len(logs)]
-    if not together:
+    if not all_at_once:
         return {log: workers[log].ask(name, runs) for log in logs}
     for log in logs:
         print(name, runs, file=workers[log].child.stdin, flush=True)
-    return {log: workers[log].heard() for log in logs}
+    return {log: workers[log].read_answer() for log in logs}
 
 
 def further_round(tool: Costs, rounds: Costs) -> Costs:
@@ -96,21 +100,21 @@ def show_costs(title: str, costs: Costs) -> None:
 def show_reading(quick: bool) -> list[Verdict]:
     command = [sys.executable, "durable_reading.py", str(EVENTS), "1" if quick else "7"]
     done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, check=True)
-    found = {what: Cost(*cost) for what, cost in json.loads(done.stdout).items()}
+    costs = {what: Cost(*cost) for what, cost in json.loads(done.stdout).items()}
     print(f"\n{f'a log of {EVENTS:,} events':<52}{'CPU ms':>10}{'wall ms':>10}")
-    for what, cost in found.items():
+    for what, cost in costs.items():
         print(f"  {what:<50}{cost.cpu * 1e3:>10.1f}{cost.wall * 1e3:>10.1f}")
-    floor, read = found["floor: its rows, and their JSON decoded"], found["read"]
-    return [Verdict("reading a log, to its floor", read.cpu / floor.cpu, READING_GOAL, "x")]
+    floor, read = costs["floor: fetch the rows and decode their JSON"], costs["read"]
+    return [Verdict("reading a log, to the floor", read.cpu / floor.cpu, READING_GOAL, "x")]
 
 
 def show_unused(quick: bool) -> Verdict:
-    """The cost without a log: none of its modules is loaded."""
+    """Measures a client without a log, and checks that it loads no module of the log."""
     print(f"\n{'import':<32}{'CPU s':>10}")
     for what, code in IMPORTS.items():
         import_cpu(code)
-        spent = median(import_cpu(code) for _ in range(1 if quick else 9))
-        print(f"  {what:<30}{spent:>10.3f}")
+        seconds = median(import_cpu(code) for _ in range(1 if quick else 9))
+        print(f"  {what:<30}{seconds:>10.3f}")
     code = IMPORTS["a first client"] + LOADED
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     loaded = float(done.stdout.strip() != "False")

@@ -1,4 +1,4 @@
-"""Reads a long log in a separate process. Prints the figures as JSON on stdout."""
+"""Reads a long log in a separate process, and prints the figures as JSON to stdout."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ BATCH = 10
 LATE = 20
 
 
-async def written(path: Path, count: int) -> list[RunEvent]:
+async def write_log(path: Path, count: int) -> list[RunEvent]:
     """Writes a file with one run of this many events."""
     log = SQLiteLog(path)
     run = log.begin(RunRecord(id=RUN, model="bench", created=time.time()))
@@ -39,19 +39,19 @@ async def written(path: Path, count: int) -> list[RunEvent]:
 
 
 class Reading:
-    """One file, read by every method."""
+    """Reads one file by several methods."""
 
     def __init__(self, path: Path, events: list[RunEvent]) -> None:
         self.path, self.events = path, events
         self.memory = MemoryLog(events)
 
-    def ways(self) -> dict[str, Callable[[], Awaitable[int]]]:
-        """Each method and the number of events that it has read."""
+    def methods(self) -> dict[str, Callable[[], Awaitable[int]]]:
+        """The methods by name. Each returns the number of events that it has read."""
         return {
-            "floor: its rows, and their JSON decoded": self.floor,
+            "floor: fetch the rows and decode their JSON": self.floor,
             "read": self.read,
             "follow, event by event": self.follow,
-            "the same from the memory log": self.follow_memory,
+            "follow, from the memory log": self.follow_memory,
             f"open the file and follow the last {LATE}": self.late,
             "the status of the run": self.status,
         }
@@ -96,26 +96,30 @@ async def _counted(events: Follower) -> int:
     return sum([1 async for _ in events])
 
 
-async def cost(way: Callable[[], Awaitable[int]], expected: int) -> tuple[float, float]:
-    """CPU and wall seconds."""
+async def cost(method: Callable[[], Awaitable[int]], expected: int) -> tuple[float, float]:
+    """Returns the CPU seconds and the wall seconds of a method."""
     gc.collect()
     cpu, wall = time.process_time(), time.perf_counter()
-    got = await way()
-    spent = time.process_time() - cpu, time.perf_counter() - wall
-    if got != expected:
-        raise SystemExit(f"{got} events instead of {expected}")
-    return spent
+    count = await method()
+    seconds = time.process_time() - cpu, time.perf_counter() - wall
+    if count != expected:
+        raise SystemExit(f"{count} events instead of {expected}")
+    return seconds
 
 
-async def main(count: int, samples: int) -> None:
+async def main(count: int, sample_count: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "runs.db"
-        reading = Reading(path, await written(path, count))
-        found: dict[str, list[tuple[float, float]]] = {what: [] for what in reading.ways()}
-        for _ in range(samples):
-            for what, way in reading.ways().items():
-                found[what].append(await cost(way, count))
-    print(json.dumps({w: [*map(median, zip(*each, strict=True))] for w, each in found.items()}))
+        reading = Reading(path, await write_log(path, count))
+        samples: dict[str, list[tuple[float, float]]] = {name: [] for name in reading.methods()}
+        for _ in range(sample_count):
+            for name, method in reading.methods().items():
+                samples[name].append(await cost(method, count))
+    print(
+        json.dumps(
+            {name: [*map(median, zip(*costs, strict=True))] for name, costs in samples.items()}
+        )
+    )
 
 
 if __name__ == "__main__":

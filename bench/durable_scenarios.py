@@ -9,7 +9,7 @@ LOGS = {
     "full": "SQLite, full",
 }
 SLOW_SECONDS = 0.01
-"""Between two tokens of `slow-1000`."""
+"""The time between two tokens of `slow-1000`."""
 
 
 class Case(NamedTuple):
@@ -19,19 +19,19 @@ class Case(NamedTuple):
     samples: int
     verb: Literal["answer", "stream", "step"] = "answer"
     concurrent: bool = False
-    together: bool = False  # all logs at the same time: most of a run is waiting
-    unit_runs: int = 1  # the figure is for this many runs
+    all_at_once: bool = False  # measure all logs at the same time, because a run mostly waits
+    runs_per_figure: int = 1
 
 
 CASES = {
-    "step": Case("one step, until it is kept", "tokens-0", runs=300, samples=7, verb="step"),
+    "step": Case("one step, until it is stored", "tokens-0", runs=300, samples=7, verb="step"),
     "tool": Case("one-tool run", "tools-1", runs=60, samples=11),
     "rounds": Case("ten tool rounds", "tools-10", runs=8, samples=11),
     "burst": Case("1,000 tokens in a burst", "tokens-1000", 5, 11, verb="stream"),
-    "paced": Case("1,000 tokens, 2,000 a second", "paced-1000", 1, 5, "stream", together=True),
-    "slow": Case("1,000 tokens, 100 a second", "slow-1000", 1, 3, "stream", together=True),
+    "paced": Case("1,000 tokens, 2,000 a second", "paced-1000", 1, 5, "stream", all_at_once=True),
+    "slow": Case("1,000 tokens, 100 a second", "slow-1000", 1, 3, "stream", all_at_once=True),
     "concurrent": Case(
-        "200 concurrent one-tool runs", "tools-1", 200, 7, concurrent=True, unit_runs=200
+        "200 concurrent one-tool runs", "tools-1", 200, 7, concurrent=True, runs_per_figure=200
     ),
 }
 

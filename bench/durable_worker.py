@@ -1,4 +1,4 @@
-"""One kind of log in a separate process: commands on stdin, figures as JSON on stdout."""
+"""Runs one kind of log in a separate process. Reads commands from stdin, prints figures as JSON."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ MAX_ROUNDS = 1000
 
 
 class SlowModel:
-    """The answer of `slow-1000` at the pace of a real model, out of this process."""
+    """Answers like `slow-1000`, at the pace of a real model, without an upstream process."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class Durable:
             )
         return self.clients[model]
 
-    async def one(self, case: Case) -> str:
+    async def run_once(self, case: Case) -> str:
         client = self.client(case.model)
         if case.verb == "answer":
             reply = await client.generate(PROMPT, tools=[get_weather], max_rounds=MAX_ROUNDS)
@@ -81,7 +81,7 @@ class Durable:
             return "".join([text async for text in stream.text_deltas()])
 
     async def steps(self, count: int) -> None:
-        """The time that a run waits until an important event is stored."""
+        """Appends important events, and waits until each is stored."""
         if self.bare is None:
             return
         run = self.bare.begin(
@@ -93,24 +93,24 @@ class Durable:
                 await run.settled()
         run.append(RunEnded("answer"))
 
-    async def several(self, case: Case, runs: int) -> Sequence[str]:
+    async def run_many(self, case: Case, runs: int) -> Sequence[str]:
         if case.verb == "step":
             await self.steps(runs)
             return [""]
         if case.concurrent:
-            return await asyncio.gather(*[self.one(case) for _ in range(runs)])
-        return [await self.one(case) for _ in range(runs)]
+            return await asyncio.gather(*[self.run_once(case) for _ in range(runs)])
+        return [await self.run_once(case) for _ in range(runs)]
 
     async def sample(self, case: Case, runs: int) -> tuple[float, float]:
-        """CPU and wall seconds of this many runs, after one that does not count."""
-        await self.one(CASES["tool"])
+        """Returns the CPU and wall seconds of this many runs. The warm-up run does not count."""
+        await self.run_once(CASES["tool"])
         gc.collect()
         cpu, wall = time.process_time(), time.perf_counter()
-        texts = await self.several(case, runs)
-        spent = time.process_time() - cpu, time.perf_counter() - wall
+        texts = await self.run_many(case, runs)
+        seconds = time.process_time() - cpu, time.perf_counter() - wall
         if set(texts) != {"".join(answer(case.model))}:
             raise SystemExit(f"wrong answer: {texts[0][:200]!r}")
-        return spent
+        return seconds
 
     async def close(self) -> None:
         for client in self.clients.values():

@@ -1,9 +1,9 @@
-"""Two gateways against one, on one NATS: the cost of a run with a remote tool, by process.
+"""Compares two gateways with one, on one NATS server: the cost of a run with a remote tool.
 
-Every gateway, worker and NATS server has its own process, and so have the upstream and the two
-loads, which share the requests. CPU by process is the stable figure. Where the processes are more
-than the cores, requests a second show the limit of
-this machine, not the effect of a second gateway.
+Each gateway, worker and NATS server runs in a separate process, and so do the upstream and the two
+loads, which share the requests. The CPU time of each process is the stable figure. If there are
+more processes than cores, the requests per second show the limit of the machine, and not the effect
+of a second gateway.
 """
 
 import json
@@ -21,8 +21,10 @@ from report import Verdict
 PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
 LOADS = 2
 GOAL = 1.25
-"""CPU of a run with two gateways, as a multiple of one's: with half of the load each, they combine
-fewer events in one write."""
+"""The maximum CPU of a run on two gateways, as a multiple of one gateway.
+
+It is more than 1, because a gateway with half of the load combines fewer events into one write.
+"""
 
 
 class Scenario(NamedTuple):
@@ -64,69 +66,71 @@ def body(model: str) -> str:
     return json.dumps({"model": model, "messages": messages, "stream": True})
 
 
-def asked(
+def send_requests(
     senders: list[Worker], gateways: list[Server], model: str, concurrency: int, requests: int
 ) -> list[dict[str, float]]:
-    """Sends this many requests from each load. The loads alternate between the gateways."""
+    """Sends this many requests from each load. The loads are distributed over the gateways."""
     for number, load in enumerate(senders):
         server = gateways[number % len(gateways)]
         job = {"port": server.port, "pid": server.pid, "body": body(model), "key": KEY}
         job |= {"concurrency": concurrency, "requests": requests}
         print(json.dumps(job), file=load.child.stdin, flush=True)
-    return [load.heard() for load in senders]
+    return [load.read_answer() for load in senders]
 
 
-def sample(
-    running: Fleet, name: str, senders: list[Worker], what: Scenario, requests: int
+def take_sample(
+    running: Fleet, name: str, senders: list[Worker], scenario: Scenario, requests: int
 ) -> Figures:
     gateways = running.gateways[name]
     groups = [[server.pid for server in gateways], [running.worker], [running.nats]]
     before = [sum(map(cpu_seconds, group)) for group in groups]
-    heard = asked(senders, gateways, what.model, what.concurrency, requests)
-    runs = LOADS * (requests + what.concurrency)  # the warm-up requests cost the same
+    answers = send_requests(senders, gateways, scenario.model, scenario.concurrency, requests)
+    runs = LOADS * (requests + scenario.concurrency)  # the warm-up requests cost the same
     after = [sum(map(cpu_seconds, group)) for group in groups]
-    spent = [(end - begin) / runs for begin, end in zip(before, after, strict=True)]
-    rate = sum(requests / each["seconds"] for each in heard)
-    p50, p99 = (median(each[key] for each in heard) for key in ("p50", "p99"))
-    return Figures(rate, spent[0], spent[1], spent[2], p50, p99)
+    cpu = [(end - begin) / runs for begin, end in zip(before, after, strict=True)]
+    rate = sum(requests / answer["seconds"] for answer in answers)
+    p50, p99 = (median(answer[key] for answer in answers) for key in ("p50", "p99"))
+    return Figures(rate, cpu[0], cpu[1], cpu[2], p50, p99)
 
 
-def measured(
-    running: Fleet, senders: list[Worker], what: Scenario, quick: bool
+def measure(
+    running: Fleet, senders: list[Worker], scenario: Scenario, quick: bool
 ) -> dict[str, Figures]:
-    """The medians of interleaved samples, by setup."""
-    heard: dict[str, list[Figures]] = {name: [] for name in what.setups}
-    names = list(what.setups)
-    requests = max(what.requests // 4, what.concurrency) if quick else what.requests
-    for number in range(1 if quick else what.samples):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
-            heard[name].append(sample(running, name, senders, what, requests))
+    """Returns the median of each figure, by setup. The samples of the setups alternate."""
+    samples: dict[str, list[Figures]] = {name: [] for name in scenario.setups}
+    names = list(scenario.setups)
+    requests = max(scenario.requests // 4, scenario.concurrency) if quick else scenario.requests
+    for number in range(1 if quick else scenario.samples):
+        offset = number % len(names)
+        for name in names[offset:] + names[:offset]:
+            samples[name].append(take_sample(running, name, senders, scenario, requests))
     return {
-        name: Figures(*(median(values) for values in zip(*found, strict=True)))
-        for name, found in heard.items()
+        name: Figures(*(median(values) for values in zip(*figures, strict=True)))
+        for name, figures in samples.items()
     }
 
 
 def show(quick: bool) -> list[Verdict]:
     with fleet(SETUPS) as running, loads() as senders:
         burst = SCENARIOS["burst"]
-        for name in SETUPS:  # to warm up
-            sample(running, name, senders, burst, burst.concurrency)
-        found = {key: measured(running, senders, what, quick) for key, what in SCENARIOS.items()}
-    for key, by_name in found.items():
+        for name in SETUPS:  # a warm-up
+            take_sample(running, name, senders, burst, burst.concurrency)
+        figures = {
+            key: measure(running, senders, scenario, quick) for key, scenario in SCENARIOS.items()
+        }
+    for key, by_name in figures.items():
         show_figures(SCENARIOS[key], by_name)
-    ratio = found["burst"]["two"].cpu / found["burst"]["nats"].cpu
-    return [Verdict("a run on two gateways, CPU to one's", ratio, GOAL, "x")]
+    ratio = figures["burst"]["two"].cpu / figures["burst"]["nats"].cpu
+    return [Verdict("CPU of a run on two gateways, to one gateway", ratio, GOAL, "x")]
 
 
-def show_figures(what: Scenario, by_name: dict[str, Figures]) -> None:
+def show_figures(scenario: Scenario, by_name: dict[str, Figures]) -> None:
     columns = ["runs/s", "CPU ms", "gateway", "worker", "NATS", "x own", "p50 ms", "p99 ms"]
-    title = f"{what.title}; {LOADS * what.concurrency} at once"
+    title = f"{scenario.title}; {LOADS * scenario.concurrency} concurrent"
     print(f"\n{title:<40}" + "".join(f"{column:>9}" for column in columns))
-    for name, its in by_name.items():
-        spent = [its.cpu, its.gateways, its.worker, its.nats]
-        cells = "".join(f"{seconds * 1e3:>9.2f}" for seconds in spent)
-        cells += f"{its.cpu / by_name['own'].cpu:>9.2f}"
-        later = "".join(f"{seconds * 1e3:>9.1f}" for seconds in (its.p50, its.p99))
-        print(f"  {SETUPS[name].title:<38}{its.rate:>9.0f}{cells}{later}")
+    for name, figures in by_name.items():
+        cpu = [figures.cpu, figures.gateways, figures.worker, figures.nats]
+        cells = "".join(f"{seconds * 1e3:>9.2f}" for seconds in cpu)
+        cells += f"{figures.cpu / by_name['own'].cpu:>9.2f}"
+        latencies = "".join(f"{seconds * 1e3:>9.1f}" for seconds in (figures.p50, figures.p99))
+        print(f"  {SETUPS[name].title:<38}{figures.rate:>9.0f}{cells}{latencies}")

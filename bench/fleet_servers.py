@@ -1,4 +1,4 @@
-"""The processes of a fleet: gateways set up in several ways, one worker, one NATS, one upstream."""
+"""Starts a fleet: gateways with different setups, a worker, a NATS server and an upstream."""
 
 import asyncio
 import hashlib
@@ -9,29 +9,29 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from gateway_servers import KEY, Place, Server, answers, free_port, running
+from gateway_servers import KEY, Place, Server, accepts_connections, free_port, running_process
 from processes import HERE, python
-from remote_ways import started
+from remote_methods import start_server
 
 from windlass.messaging.embedded import NatsServer
 
-SESSION, HELD = "bench", "held"
-"""The session whose worker answers, and the one whose worker never does."""
-MODELS = {"tool": ("tool", SESSION), "live": ("live", SESSION), "held": ("tool", HELD)}
-"""The upstream's script, and the session of the tools."""
+SESSION, WAITING_SESSION = "bench", "held"
+"""The session of a worker that answers, and the session of a worker that never answers."""
+MODELS = {"tool": ("tool", SESSION), "live": ("live", SESSION), "held": ("tool", WAITING_SESSION)}
+"""By model: the upstream's script, and the session of the tools."""
 
 
 class Setup(NamedTuple):
     title: str
     remote: bool = True
-    """Whether the tool is a worker's, and not the gateway's own."""
+    """Whether a worker executes the tool. Otherwise the gateway executes it."""
     runs: str = ""
-    """Where runs are stored: nowhere, in a `path`, or in `nats`."""
+    """The setting that stores runs: `path`, `nats`, or none."""
     gateways: int = 1
 
 
 SETUPS = {
-    "own": Setup("1 gateway, a tool of its own", remote=False),
+    "own": Setup("1 gateway, a server tool", remote=False),
     "remote": Setup("1 gateway, a worker's tool"),
     "sqlite": Setup("  and runs in SQLite", runs="path"),
     "nats": Setup("  and runs in JetStream", runs="nats"),
@@ -63,8 +63,8 @@ def fleet(setups: dict[str, Setup]) -> Iterator[Fleet]:
         upstream = stack.enter_context(python("gateway_upstream.py"))
         assert upstream.stdout is not None
         root = f"http://127.0.0.1:{int(upstream.stdout.readline())}"
-        worker = started(stack, "serve", server.url, SESSION)
-        started(stack, "hold", server.url, HELD)
+        worker = start_server(stack, "serve", server.url, SESSION)
+        start_server(stack, "hold", server.url, WAITING_SESSION)
         gateways = {
             name: [
                 stack.enter_context(gateway(setup, root, server.url)) for _ in range(setup.gateways)
@@ -79,9 +79,9 @@ def gateway(setup: Setup, upstream: str, nats: str) -> Iterator[Server]:
     with TemporaryDirectory() as folder:
         place = Place(Path(folder), free_port(), upstream)
         config = place.file("windlass.toml", configuration(setup, upstream, nats))
-        where = ["--config", config, "--port", str(place.port)]
-        with running([sys.executable, "-m", "windlass", "serve", *where], place) as child:
-            if not answers(child, place.port):
+        address = ["--config", config, "--port", str(place.port)]
+        with running_process([sys.executable, "-m", "windlass", "serve", *address], place) as child:
+            if not accepts_connections(child, place.port):
                 raise SystemExit((place.folder / "output").read_text()[-1000:])
             yield Server(place.port, child.pid)
 
@@ -93,16 +93,16 @@ def configuration(setup: Setup, upstream: str, nats: str) -> str:
         + (f'sessions = ["{session}"]\n' if setup.remote else 'tools = ["get_weather"]\n')
         for name, (script, session) in MODELS.items()
     ]
-    hashed = hashlib.sha256(KEY.encode()).hexdigest()
+    key_hash = hashlib.sha256(KEY.encode()).hexdigest()
     sections = [
         f'[tools]\nmodules = ["{HERE / "gateway_tools.py"}"]\n',
         *models,
-        f'[[keys]]\nname = "bench"\nhash = "sha256:{hashed}"\n',
+        f'[[keys]]\nname = "bench"\nhash = "sha256:{key_hash}"\n',
         "[limits]\nmax_running = 10000\n[server]\nshutdown_timeout = 0.1\n",
     ]
     if setup.remote:
         sections.append(f'[workers]\nnats = ["{nats}"]\n')
     if setup.runs:
-        kept = f'nats = ["{nats}"]' if setup.runs == "nats" else 'path = "runs.db"'
-        sections.append(f"[runs]\n{kept}\n")
+        storage = f'nats = ["{nats}"]' if setup.runs == "nats" else 'path = "runs.db"'
+        sections.append(f"[runs]\n{storage}\n")
     return "\n".join(sections)

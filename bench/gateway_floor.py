@@ -1,6 +1,6 @@
-"""The floor: a minimal pass-through that does not read what it passes.
+"""The floor of the gateway's benchmark: a minimal pass-through that does not parse requests.
 
-For `bench-tool` it asks the upstream twice, and the second time with a tool's result.
+For `bench-tool` it asks the upstream twice, the second time with a tool's result.
 """
 
 import os

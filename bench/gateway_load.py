@@ -1,6 +1,6 @@
-"""The load: connections that send the next request as soon as the last is answered.
+"""The load: connections that send a request as soon as the previous one is answered.
 
-Runs in its own process. Each line on stdin is a job as JSON; its figures go to stdout.
+Runs in a separate process. Each line on stdin is a job as JSON. Prints the figures to stdout.
 """
 
 import asyncio
@@ -35,19 +35,19 @@ class Job(msgspec.Struct):
 
 class Figures(msgspec.Struct):
     seconds: float
-    cpu: float  # seconds a request
+    cpu: float  # seconds of a request
     p50: float
     p99: float
     first: float  # median seconds to the first token
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of another process, by the clock that Linux keeps for it."""
+    """Returns the user and system time of another process, from its CPU clock on Linux."""
     return time.clock_gettime((~pid << 3) | 2)  # what clock_getcpuclockid(3) returns
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time. Just enough HTTP/1.1 to know where an answer ends."""
+    """Sends one request at a time. Reads only as much HTTP/1.1 as it needs to find the end."""
 
     transport: asyncio.Transport
 
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.load.connections.remove(self)
         if self.waiting:
-            self.load.failed(f"the server closed a connection in an answer: {exc}")
+            self.load.failed(f"the server closed a connection during an answer: {exc}")
 
     def send(self) -> None:
         self.waiting = True
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
         self.length: int | None = None  # 0 for an answer in chunks
         self.tail = b""
         self.first = 0.0
-        self.begun = time.perf_counter()
+        self.started_at = time.perf_counter()
         self.transport.write(self.load.request)
 
     def data_received(self, data: bytes) -> None:
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         self.received += len(data)
         self.tail = (self.tail + data)[-len(LAST_CHUNK) :]
         if not self.first and TOKENS[0].encode() in data:
-            self.first = time.perf_counter() - self.begun
+            self.first = time.perf_counter() - self.started_at
         if self.length is None:
             self.read_head()
         if self.received >= self.length if self.length else self.tail == LAST_CHUNK:
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
         if not end:
             return
         if not head.startswith(b"HTTP/1.1 200"):
-            self.load.failed(f"the server refused: {start[:1000]!r}")
+            self.load.failed(f"the server refused the request: {start[:1000]!r}")
         length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
         self.length = len(head) + 4 + int(length[1]) if length else 0
 
@@ -108,13 +108,11 @@ class Load:
 
     async def figures(self) -> Figures:
         await self.connect()
-        await self.run(self.job.concurrency)  # to warm up; does not count
-        await (
-            self.connect()
-        )  # the first connection to a slow server may have been idle for too long
-        cpu, begun = cpu_seconds(self.job.pid), time.perf_counter()
+        await self.run(self.job.concurrency)  # a warm-up, which does not count
+        await self.connect()  # a slow server may have closed the first connections
+        cpu, started_at = cpu_seconds(self.job.pid), time.perf_counter()
         await self.run(self.job.requests)
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - started_at
         cpu = (cpu_seconds(self.job.pid) - cpu) / self.job.requests
         for connection in self.connections:
             check(b"".join(connection.pieces))
@@ -146,7 +144,7 @@ class Load:
             connection.send()
 
     def answered(self, connection: Connection) -> None:
-        latency = time.perf_counter() - connection.begun
+        latency = time.perf_counter() - connection.started_at
         self.latencies.append(latency)
         self.firsts.append(connection.first or latency)
         self.unanswered -= 1
@@ -160,7 +158,7 @@ class Load:
 
 
 def check(response: bytes) -> None:
-    """Raises `SystemExit` if the response does not have all the tokens."""
+    """Raises `SystemExit` if the response does not contain all tokens."""
     head, _, body = response.partition(b"\r\n\r\n")
     if b"chunked" in head.lower():
         body = b"".join(chunks(body))
@@ -176,7 +174,7 @@ def chunks(body: bytes) -> Iterator[bytes]:
 
 
 def text_of(body: bytes) -> str:
-    """The text of an answer, whole or streamed, on any wire."""
+    """Returns the text of an answer on any wire, complete or streamed."""
     if body.startswith(b"{"):
         return piece_of(json.loads(body))
     events = re.findall(rb"^data: ?({.*)$", body, re.MULTILINE)

@@ -1,11 +1,12 @@
-"""Requests a second of two processes of the gateway, beside one.
+"""Compares two processes of the gateway with one, in requests per second.
 
     make bench ARGS="--only processes"
 
-The load (wrk) and the upstream (nginx, with fixed answers) share the cores with the gateway. On two
-cores they bound the gain: if a request costs the gateway `g` and them `l`, one process answers at
-most `1 / g` requests a second and two answer `2 / (g + l)`. This bound is printed, too. A second
-bound takes the `g` of two processes, which is larger: busy cores share caches and memory.
+The load (wrk) and the upstream (nginx, with fixed answers) share the cores with the gateway, which
+limits the gain on two cores. If a request takes `g` CPU seconds in the gateway and `l` in the load
+and the upstream, one process answers at most `1 / g` requests per second, and two processes at most
+`2 / (g + l)`. This benchmark prints the ratio of the two. It also prints the ratio with the `g` of
+two processes, which is larger, because busy cores share caches and memory.
 """
 
 import json
@@ -24,11 +25,11 @@ from typing import NamedTuple
 
 import gateway
 from gateway_load import cpu_seconds
-from gateway_servers import KEY, free_port, served
+from gateway_servers import KEY, free_port, running_server
 from report import Verdict
 
 MIN_RATIO = 1.8
-AT_ONCE = 64
+CONCURRENCY = 64
 SERVERS = {"windlass": "one process", "two_processes": "two processes"}
 NGINX = """\
 daemon off;
@@ -83,9 +84,10 @@ JSON, SSE = "application/json", "text/event-stream"
 
 
 class Case(NamedTuple):
-    """What is asked of the gateway, and what the upstream answers.
+    """A request to the gateway, and the answers of the upstream.
 
-    A request of 10,000 bytes or more gets `last`, a smaller one `first`.
+    The upstream answers a request of 10,000 bytes or more with `last`, and a smaller one with
+    `first`.
     """
 
     scenario: gateway.Scenario
@@ -111,65 +113,69 @@ CASES = {
 
 def show(quick: bool) -> list[Verdict]:
     if not (shutil.which("wrk") and shutil.which("nginx")):
-        print("wrk or nginx is absent: apt-get install wrk nginx-light")
+        print("wrk or nginx is not installed: apt-get install wrk nginx-light")
         return []
-    return [verdict for title, case in CASES.items() for verdict in compared(title, case, quick)]
+    return [verdict for title, case in CASES.items() for verdict in compare(title, case, quick)]
 
 
-def compared(title: str, case: Case, quick: bool) -> list[Verdict]:
-    """Two processes beside one, in this case."""
+def compare(title: str, case: Case, quick: bool) -> list[Verdict]:
+    """Measures one process and two processes in this case, and prints the figures."""
     seconds, samples = (3, 2) if quick else (10, 5)
     rates: dict[str, list[float]] = {name: [] for name in SERVERS}
     costs: dict[str, list[float]] = {name: [] for name in SERVERS}
-    others: list[float] = []
+    other_costs: list[float] = []
     with fixed_upstream(case) as (root, upstream), ExitStack() as stack:
-        found = {name: stack.enter_context(served(name, root)) for name in SERVERS}
+        servers = {name: stack.enter_context(running_server(name, root)) for name in SERVERS}
         for number in range(-1, samples):  # the first sample warms up
-            for name, server in found.items():
+            for name, server in servers.items():
                 assert server is not None
                 before = all_cpu_seconds(server.pid)
-                other = all_cpu_seconds(upstream) + wrk_seconds()
-                requests, took = load(case, server.port, 1 if number < 0 else seconds)
+                others_before = all_cpu_seconds(upstream) + wrk_seconds()
+                requests, seconds_taken = load(case, server.port, 1 if number < 0 else seconds)
                 if number >= 0:
-                    rates[name].append(requests / took)
+                    rates[name].append(requests / seconds_taken)
                     costs[name].append((all_cpu_seconds(server.pid) - before) / requests)
-                    others.append((all_cpu_seconds(upstream) + wrk_seconds() - other) / requests)
-    print(f"\n{f'{title}, {AT_ONCE} at once':<40}{'req/s':>10}{'CPU ms':>10}")
+                    other_costs.append(
+                        (all_cpu_seconds(upstream) + wrk_seconds() - others_before) / requests
+                    )
+    print(f"\n{f'{title}, {CONCURRENCY} concurrent':<40}{'req/s':>10}{'CPU ms':>10}")
     for name, label in SERVERS.items():
         cost = median(costs[name]) * 1e3
         print(f"  {label:<38}{median(rates[name]):>10.0f}{cost:>10.3f}")
-    print(f"  {'load and upstream':<48}{median(others) * 1e3:>10.3f}")
+    print(f"  {'load and upstream':<48}{median(other_costs) * 1e3:>10.3f}")
     ratio = median(rates["two_processes"]) / median(rates["windlass"])
-    alone, busy = (
-        2 * median(costs["windlass"]) / (median(costs[name]) + median(others)) for name in SERVERS
+    idle_bound, busy_bound = (
+        2 * median(costs["windlass"]) / (median(costs[name]) + median(other_costs))
+        for name in SERVERS
     )
-    print(f"  two processes are {ratio:.2f}x as fast as one; at most {alone:.2f}x on two cores,")
-    print(f"  and {busy:.2f}x at the CPU that a request takes while both are busy")
+    print(f"  two processes are {ratio:.2f}x as fast as one")
+    print(f"  maximum on two cores: {idle_bound:.2f}x")
+    print(f"  maximum with the CPU of a request on busy cores: {busy_bound:.2f}x")
     return [Verdict(f"one process, {title}", 1 / ratio, 1 / MIN_RATIO, "x two processes")]
 
 
 def load(case: Case, port: int, seconds: int) -> tuple[int, float]:
-    """The number of answered requests, and the time that they took."""
-    who = gateway.CONTENDERS["windlass"]
-    body = gateway.body(who, case.scenario)
+    """Returns the number of answered requests, and the seconds that they took."""
+    contender = gateway.CONTENDERS["windlass"]
+    body = gateway.body(contender, case.scenario)
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(LUA.format(body=body, key=KEY))
         script.flush()
         address = f"http://127.0.0.1:{port}{gateway.PATHS['chat']}"
-        command = ["wrk", "-t1", f"-c{AT_ONCE}", f"-d{seconds}s", "--timeout", "60s"]
+        command = ["wrk", "-t1", f"-c{CONCURRENCY}", f"-d{seconds}s", "--timeout", "60s"]
         command += ["-s", script.name, address]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    if "Non-2xx" in said or "Socket errors" in said:
-        raise SystemExit(f"the gateway did not answer all requests:\n{said}")
-    found = re.search(r"(\d+) requests in ([\d.]+)(ms|s|m)", said)
-    assert found, said
-    unit = {"ms": 0.001, "s": 1.0, "m": 60.0}[found[3]]
-    return int(found[1]), float(found[2]) * unit
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if "Non-2xx" in output or "Socket errors" in output:
+        raise SystemExit(f"the gateway did not answer all requests:\n{output}")
+    match = re.search(r"(\d+) requests in ([\d.]+)(ms|s|m)", output)
+    assert match, output
+    unit = {"ms": 0.001, "s": 1.0, "m": 60.0}[match[3]]
+    return int(match[1]), float(match[2]) * unit
 
 
 @contextmanager
 def fixed_upstream(case: Case) -> Iterator[tuple[str, int]]:
-    """The address and the process of an upstream with fixed answers, until it is stopped."""
+    """Runs an upstream with fixed answers. Yields its address and its process id."""
     with tempfile.TemporaryDirectory() as folder:
         port, config = free_port(), Path(folder, "nginx.conf")
         Path(folder, "first").write_text(case.first)
@@ -197,12 +203,12 @@ def wait_for(address: str) -> None:
 
 
 def all_cpu_seconds(pid: int) -> float:
-    """The CPU time of a process and its children."""
+    """Returns the CPU seconds of a process and its children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return cpu_seconds(pid) + sum(cpu_seconds(int(child)) for child in children)
 
 
 def wrk_seconds() -> float:
-    """The CPU time of all loads so far."""
+    """Returns the CPU seconds of all loads so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

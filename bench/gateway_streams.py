@@ -1,10 +1,10 @@
-"""Many streams at once: the gaps between tokens, and the memory of idle readers.
+"""Measures many concurrent streams: the gaps between tokens, and the memory of idle readers.
 
-    make bench ARGS="--only streams"      1,000 streams, beside a pass-through
+    make bench ARGS="--only streams"      1,000 streams, compared with a pass-through
     make bench ARGS="--only readers"      10,000 readers of one waiting run
 
-Both print a verdict. A gap is the time between two tokens of one stream as its client sees them:
-tokens that arrive together have a gap of 0 between them.
+A gap is the time between two tokens of a stream, measured at the client. Tokens that arrive
+together have a gap of 0.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ READ_EVENTS = (
 
 
 class Reader(asyncio.Protocol):
-    """Sends one request, and notes when tokens arrive."""
+    """Sends one request, and measures when tokens arrive."""
 
     def __init__(self, request: bytes, until: bytes) -> None:
         self.request, self.until = request, until
@@ -61,7 +61,7 @@ class Reader(asyncio.Protocol):
             self.done.set_exception(SystemExit(f"the server closed a stream: {self.tail!r}"))
 
 
-async def connected(port: int, request: bytes, until: bytes, count: int) -> list[Reader]:
+async def connect_readers(port: int, request: bytes, until: bytes, count: int) -> list[Reader]:
     loop = asyncio.get_running_loop()
     readers: list[Reader] = []
     for _ in range(count):
@@ -70,8 +70,8 @@ async def connected(port: int, request: bytes, until: bytes, count: int) -> list
     return readers
 
 
-async def gaps_of(port: int, request: bytes, streams: int) -> list[float]:
-    readers = await connected(port, request, b"[DONE]", streams)
+async def token_gaps(port: int, request: bytes, streams: int) -> list[float]:
+    readers = await connect_readers(port, request, b"[DONE]", streams)
     await asyncio.gather(*(reader.done for reader in readers))
     for reader in readers:
         reader.transport.abort()
@@ -81,24 +81,29 @@ async def gaps_of(port: int, request: bytes, streams: int) -> list[float]:
 def show_streams(quick: bool) -> list[Verdict]:
     streams = QUICK_STREAMS if quick else STREAMS
     samples = 1 if quick else 3
-    what = gateway.Scenario("paced", "paced", True, {})
-    title = f"{streams:,} streams of 100 tokens a second"
+    scenario = gateway.Scenario("paced", "paced", True, {})
+    title = f"{streams:,} streams of 100 tokens per second"
     print(f"\n{title:<40}{'p50 ms':>10}{'p99 ms':>10}{'CPU s':>10}")
     p99s: dict[str, list[float]] = {}
-    with gateway.bench("floor", "windlass", "llms") as running:
-        present = [name for name in COMPARED if gateway.CONTENDERS[name].server in running.servers]
+    with gateway.bench("floor", "windlass", "llms") as bench_run:
+        names = [name for name in COMPARED if gateway.CONTENDERS[name].server in bench_run.servers]
         for _ in range(samples):
-            for name in present:
-                who = gateway.CONTENDERS[name]
-                server = running.servers[who.server]
-                body = gateway.body(who, what).encode()
-                head = REQUEST % (gateway.path(who, what).encode(), KEY.encode(), len(body), body)
+            for name in names:
+                contender = gateway.CONTENDERS[name]
+                server = bench_run.servers[contender.server]
+                body = gateway.body(contender, scenario).encode()
+                head = REQUEST % (
+                    gateway.path(contender, scenario).encode(),
+                    KEY.encode(),
+                    len(body),
+                    body,
+                )
                 before = cpu_seconds(server.pid)
-                gaps = uvloop.run(gaps_of(server.port, head, streams))
-                spent = cpu_seconds(server.pid) - before
+                gaps = uvloop.run(token_gaps(server.port, head, streams))
+                cpu = cpu_seconds(server.pid) - before
                 p50, p99 = (gaps[int(len(gaps) * part)] * 1e3 for part in (0.5, 0.99))
                 p99s.setdefault(name, []).append(p99)
-                print(f"  {who.title:<38}{p50:>10.1f}{p99:>10.1f}{spent:>10.2f}", flush=True)
+                print(f"  {contender.title:<38}{p50:>10.1f}{p99:>10.1f}{cpu:>10.2f}", flush=True)
     ratio = median(p99s["windlass"]) / median(p99s["floor"])
     return [Verdict("p99 gap between tokens", ratio, MAX_GAP_RATIO, "x floor")]
 
@@ -108,10 +113,10 @@ def show_readers(quick: bool) -> list[Verdict]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the server inherits it
     try:
-        with gateway.bench("windlass") as running:
-            server = running.servers["windlass"]
+        with gateway.bench("windlass") as bench_run:
+            server = bench_run.servers["windlass"]
             before = resident_mb(server.pid)
-            after = uvloop.run(held_readers(server.port, server.pid, readers))
+            after = uvloop.run(memory_with_readers(server.port, server.pid, readers))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     each = (after - before) * 1024 / readers
@@ -119,11 +124,11 @@ def show_readers(quick: bool) -> list[Verdict]:
     return [Verdict(f"{readers:,} idle readers", after, MAX_READERS_MB, " MB")]
 
 
-async def held_readers(port: int, pid: int, count: int) -> float:
-    """The memory of the server while that many clients follow a run that waits for its model."""
-    run_id = await started_run(port)
+async def memory_with_readers(port: int, pid: int, count: int) -> float:
+    """Returns the server's memory while this many clients follow a run that waits for its model."""
+    run_id = await start_run(port)
     request = READ_EVENTS % (run_id.encode(), KEY.encode())
-    readers = await connected(port, request, b"round_started", count)
+    readers = await connect_readers(port, request, b"round_started", count)
     await asyncio.gather(*(reader.done for reader in readers))
     await asyncio.sleep(1)
     megabytes = resident_mb(pid)
@@ -132,7 +137,7 @@ async def held_readers(port: int, pid: int, count: int) -> float:
     return megabytes
 
 
-async def started_run(port: int) -> str:
+async def start_run(port: int) -> str:
     fields: dict[str, Any] = {
         "model": "openai-idle",
         "messages": [{"role": "user", "content": gateway.PROMPT}],

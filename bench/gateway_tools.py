@@ -1,4 +1,4 @@
-"""The tools: the gateway's own in one scenario, and declared by the client in the others."""
+"""The tools of the benchmark: server tools in some scenarios, client tools in the others."""
 
 from typing import Literal
 

@@ -1,8 +1,11 @@
-"""A model's server on both wires, in its own process: fixed bytes, chosen without parsing.
+"""A model's server for OpenAI's and Gemini's API, in a separate process, with fixed answers.
 
-It answers with a hundred tokens. A request for `bench-tool` is answered with a call
-of `get_weather` until it contains a result; one for `bench-live` gets a token every 20 ms, one for
-`bench-paced` every 10 ms, and one for `bench-idle` gets no token.
+It chooses the answer without parsing the request. The name of the model decides:
+
+- `bench-answer` gets a hundred tokens.
+- `bench-tool` gets a call of `get_weather`, until the request contains a result.
+- `bench-live` gets a token every 20 ms, and `bench-paced` every 10 ms.
+- `bench-idle` gets no token.
 """
 
 import asyncio
@@ -18,13 +21,13 @@ import uvloop
 TOOL = "get_weather"
 ANSWER = upstream.tokens(100)
 PACES = {b"bench-live": 0.02, b"bench-paced": 0.01, b"bench-idle": 3600.0}
-"""Seconds between two tokens, by model."""
+"""The seconds between two tokens, by model."""
 USAGE = {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}
 WANTS_STREAM = re.compile(rb'"stream": ?true|:streamGenerateContent')
 HAS_RESULT = re.compile(rb'"role": ?"tool"|"function_?[rR]esponse"')
 
 
-class Question(NamedTuple):
+class RequestKind(NamedTuple):
     gemini: bool
     stream: bool
     calls_tool: bool
@@ -34,8 +37,8 @@ def gemini_response(parts: Sequence[Mapping[str, object]], finish: str | None) -
     candidate: dict[str, object] = {"content": {"parts": parts, "role": "model"}, "index": 0}
     if finish:
         candidate["finishReason"] = finish
-    known = {"modelVersion": "bench", "responseId": "bench"}
-    return {"candidates": [candidate], "usageMetadata": USAGE, **known}
+    metadata = {"modelVersion": "bench", "responseId": "bench"}
+    return {"candidates": [candidate], "usageMetadata": USAGE, **metadata}
 
 
 def gemini_call() -> dict[str, object]:
@@ -48,8 +51,8 @@ def gemini_body(calls_tool: bool) -> bytes:
 
 
 def gemini_chunks(calls_tool: bool) -> Iterator[bytes]:
-    said = [gemini_call()] if calls_tool else [{"text": token} for token in ANSWER]
-    responses = [gemini_response([part], None) for part in said]
+    parts = [gemini_call()] if calls_tool else [{"text": token} for token in ANSWER]
+    responses = [gemini_response([part], None) for part in parts]
     responses.append(gemini_response([{"text": ""}], "STOP"))
     for response in responses:
         event = b"data: %s\r\n\r\n" % json.dumps(response).encode()
@@ -57,29 +60,29 @@ def gemini_chunks(calls_tool: bool) -> Iterator[bytes]:
     yield b"0\r\n\r\n"
 
 
-def written(question: Question) -> list[bytes]:
-    """The parts of the answer: for a stream the head, then one chunk after another."""
-    if not question.gemini:
-        model = "tools-1" if question.calls_tool else f"tokens-{len(ANSWER)}"
-        return upstream.response(model, question.stream, 0, TOOL)
-    if question.stream:
-        return [upstream.SSE_HEAD, *gemini_chunks(question.calls_tool)]
-    body = gemini_body(question.calls_tool)
+def response_parts(kind: RequestKind) -> list[bytes]:
+    """Returns the parts of the answer. Those of a stream are the head and the chunks."""
+    if not kind.gemini:
+        model = "tools-1" if kind.calls_tool else f"tokens-{len(ANSWER)}"
+        return upstream.response(model, kind.stream, 0, TOOL)
+    if kind.stream:
+        return [upstream.SSE_HEAD, *gemini_chunks(kind.calls_tool)]
+    body = gemini_body(kind.calls_tool)
     return [upstream.JSON_HEAD % (len(body), body)]
 
 
 PIECES = {
-    question: written(question)
+    kind: response_parts(kind)
     for gemini in (False, True)
     for stream in (False, True)
     for calls_tool in (False, True)
-    for question in [Question(gemini, stream, calls_tool)]
+    for kind in [RequestKind(gemini, stream, calls_tool)]
 }
-WHOLE = {question: b"".join(pieces) for question, pieces in PIECES.items()}
+WHOLE = {kind: b"".join(pieces) for kind, pieces in PIECES.items()}
 
 
 class Connection(asyncio.Protocol):
-    """Just enough HTTP/1.1: POST bodies with a length, kept alive, one at a time."""
+    """A minimal HTTP/1.1 server: POST bodies with a length, one at a time, on open connections."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(
@@ -103,16 +106,16 @@ class Connection(asyncio.Protocol):
             self.answer(request)
 
     def answer(self, request: bytes) -> None:
-        question = Question(
+        kind = RequestKind(
             gemini=b"enerateContent" in request[:200],
             stream=WANTS_STREAM.search(request) is not None,
             calls_tool=b"bench-tool" in request and not HAS_RESULT.search(request),
         )
         pace = next((PACES[model] for model in PACES if model in request), None)
-        if question.stream and pace is not None:
-            self.pacing = asyncio.create_task(self.write_paced(PIECES[question], pace))
+        if kind.stream and pace is not None:
+            self.pacing = asyncio.create_task(self.write_paced(PIECES[kind], pace))
         else:
-            self.transport.write(WHOLE[question])
+            self.transport.write(WHOLE[kind])
 
     async def write_paced(self, writes: list[bytes], pace: float) -> None:
         due = asyncio.get_running_loop().time()
@@ -123,7 +126,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve() -> None:
-    """Listens on a free port, prints it to stdout, and stays until stdin closes."""
+    """Listens on a free port, prints the port to stdout, and serves until stdin closes."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)

@@ -1,8 +1,8 @@
-"""The command `windlass` with a watch over the event loop of its gateway.
+"""Runs the `windlass` command, and measures the pauses of the gateway's event loop.
 
-The longest pauses are written to the file that `BENCH_PAUSES` names. A pause of the loop is the
-delay of a timer: a garbage collection, or anything else that blocked it. On a busy machine that is
-often another process, so the CPU time of the loop in each pause is written too.
+The longest pauses are written to the file that `BENCH_PAUSES` names. A pause is the delay of a
+timer, caused by a garbage collection or by anything else that blocks the loop. On a busy machine,
+the cause is often another process, so the CPU time of the loop during each pause is written too.
 """
 
 import asyncio
@@ -22,29 +22,29 @@ TICK_SECONDS = 0.002
 class Watch:
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.longest = {"loop": 0.0, "own": 0.0, "collector": 0.0}
+        self.longest = {"loop": 0.0, "loop_cpu": 0.0, "collector": 0.0}
         self.collecting = 0.0
         self.loop = asyncio.get_running_loop()
         gc.callbacks.append(self.collected)
         self.wait()
 
     def wait(self) -> None:
-        self.due, self.spent = self.loop.time() + TICK_SECONDS, time.thread_time()
+        self.due, self.cpu_at_start = self.loop.time() + TICK_SECONDS, time.thread_time()
         self.loop.call_at(self.due, self.tick)
 
     def tick(self) -> None:
-        # Uses the clock directly: the loop's time is the time of its last wake-up.
-        self.note("loop", time.monotonic() - self.due)
-        self.note("own", time.thread_time() - self.spent)
+        # Reads the clock, because `loop.time()` may be the time of the last wake-up.
+        self.record("loop", time.monotonic() - self.due)
+        self.record("loop_cpu", time.thread_time() - self.cpu_at_start)
         self.wait()
 
     def collected(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start":
             self.collecting = time.perf_counter()
         else:
-            self.note("collector", time.perf_counter() - self.collecting)
+            self.record("collector", time.perf_counter() - self.collecting)
 
-    def note(self, kind: str, seconds: float) -> None:
+    def record(self, kind: str, seconds: float) -> None:
         if seconds > self.longest[kind]:
             self.longest[kind] = seconds
             self.file.write_text(json.dumps(self.longest))

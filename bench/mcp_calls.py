@@ -1,7 +1,7 @@
-"""A tool call over MCP: our client and our server beside the SDK's own, on stdio and HTTP.
+"""Compares the MCP client and server of Windlass with those of the SDK, over stdio and HTTP.
 
-The methods are sampled in turn, one call after the other. Only the ratios mean
-anything: the milliseconds are this machine's.
+The pairs of client and server take turns, and make one call after another. Compare only ratios: the
+milliseconds depend on the machine.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from windlass.testing import ScriptedModel
 HERE = Path(__file__).parent
 TOOLS = str(HERE / "mcp_tools.py")
 BATCH = 50
-ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
+MODES = {"2025-11-25": "legacy", "2026-07-28": "auto"}
 
 Call = Callable[[], Awaitable[object]]
 
@@ -39,7 +39,7 @@ def server_command(kind: str, port: int | None) -> list[str]:
 
 @contextlib.contextmanager
 def target(kind: str, transport: str) -> Generator[list[str] | str]:
-    """A command for stdio, or the address of a running server."""
+    """Yields the command of a server for stdio, or the address of a running server."""
     if transport == "stdio":
         yield server_command(kind, None)
         return
@@ -59,24 +59,24 @@ def _wait_for(port: int) -> None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
         time.sleep(0.05)
-    raise RuntimeError("the server does not listen")
+    raise RuntimeError(f"the server does not accept connections on port {port}")
 
 
 @contextlib.asynccontextmanager
-async def sdk_call(place: list[str] | str, era: str) -> AsyncGenerator[Call]:
-    where: Any = place
-    if isinstance(place, list):
-        where = StdioServerParameters(command=place[0], args=place[1:])
-    async with Client(where, mode=ERAS[era], cache=None) as client:
+async def sdk_call(server: list[str] | str, version: str) -> AsyncGenerator[Call]:
+    where: Any = server
+    if isinstance(server, list):
+        where = StdioServerParameters(command=server[0], args=server[1:])
+    async with Client(where, mode=MODES[version], cache=None) as client:
         await client.list_tools()
         yield lambda: client.call_tool("echo", {"text": "x"})
 
 
 @contextlib.asynccontextmanager
-async def windlass_call(place: list[str] | str, era: Any) -> AsyncGenerator[Call]:
-    """Through the whole executor, as a run does it: validated, timed, recorded."""
+async def windlass_call(server: list[str] | str, version: Any) -> AsyncGenerator[Call]:
+    """Yields a call through the executor, as in a run: validated, timed and recorded."""
     with tempfile.TemporaryDirectory() as state:
-        toolset = windlass.mcp(place, name="", protocol=era, state_dir=state)
+        toolset = windlass.mcp(server, name="", protocol=version, state_dir=state)
         client = AsyncClient(ScriptedModel([]))
         async with toolset, client:
             tools = await toolset.list_tools()
@@ -90,12 +90,12 @@ async def windlass_call(place: list[str] | str, era: Any) -> AsyncGenerator[Call
             yield call
 
 
-class Spent:
-    """The seconds of each call, and the CPU seconds of this process for all calls."""
+class Timings:
+    """The wall seconds of each call, and the CPU seconds of this process for all calls."""
 
     def __init__(self) -> None:
         self.calls: list[float] = []
-        self.processor = 0.0
+        self.cpu = 0.0
 
     async def sample(self, call: Call, times: int) -> None:
         busy = time.process_time()
@@ -103,12 +103,12 @@ class Spent:
             began = time.perf_counter()
             await call()
             self.calls.append(time.perf_counter() - began)
-        self.processor += time.process_time() - busy
+        self.cpu += time.process_time() - busy
 
 
-async def measured(transport: str, era: str, batches: int) -> dict[str, Spent]:
+async def measure(transport: str, version: str, batches: int) -> dict[str, Timings]:
     """The cost of calls, for each pair of client and server."""
-    ways = {
+    pairs = {
         "SDK client, SDK server": (sdk_call, "the SDK's"),
         "Windlass client, SDK server": (windlass_call, "the SDK's"),
         "SDK client, Windlass server": (sdk_call, "ours"),
@@ -116,32 +116,34 @@ async def measured(transport: str, era: str, batches: int) -> dict[str, Spent]:
     }
     async with contextlib.AsyncExitStack() as stack:
         calls: dict[str, Call] = {}
-        for name, (connect, kind) in ways.items():
-            place = stack.enter_context(target(kind, transport))
-            calls[name] = await stack.enter_async_context(connect(place, era))
-            await Spent().sample(calls[name], BATCH)  # to warm up; does not count
-        spent = {name: Spent() for name in calls}
+        for name, (connect, kind) in pairs.items():
+            server = stack.enter_context(target(kind, transport))
+            calls[name] = await stack.enter_async_context(connect(server, version))
+            await Timings().sample(calls[name], BATCH)  # a warm-up, which does not count
+        timings = {name: Timings() for name in calls}
         for _ in range(batches):
             for name, call in calls.items():
-                await spent[name].sample(call, BATCH)
-    return spent
+                await timings[name].sample(call, BATCH)
+    return timings
 
 
-def shown(transport: str, era: str, spent: dict[str, Spent]) -> None:
-    title = f"MCP, {transport}, {era}"
+def show_timings(transport: str, version: str, timings: dict[str, Timings]) -> None:
+    title = f"MCP, {transport}, {version}"
     print(f"\n{title:34} {'p50':>8} {'p99':>8} {'calls/s':>8} {'client CPU':>11}")
     floor = None
-    for name, each in spent.items():
-        cuts, count = quantiles(each.calls, n=100), len(each.calls)
+    for name, timing in timings.items():
+        cuts, count = quantiles(timing.calls, n=100), len(timing.calls)
         floor = floor or cuts[49]
         print(
             f"  {name:32} {cuts[49] * 1e3:6.2f}ms {cuts[98] * 1e3:6.2f}ms"
-            f" {count / sum(each.calls):8.0f} {each.processor / count * 1e3:9.2f}ms"
+            f" {count / sum(timing.calls):8.0f} {timing.cpu / count * 1e3:9.2f}ms"
             f"   {cuts[49] / floor:.2f}x"
         )
 
 
 def show(quick: bool) -> None:
     for transport in ("stdio", "http"):
-        for era in ERAS:
-            shown(transport, era, asyncio.run(measured(transport, era, 4 if quick else 20)))
+        for version in MODES:
+            show_timings(
+                transport, version, asyncio.run(measure(transport, version, 4 if quick else 20))
+            )

@@ -1,4 +1,4 @@
-"""The tool that bench/mcp_calls.py calls: served by `windlass mcp`, or by the SDK alone.
+"""The tool that bench/mcp_calls.py calls. `windlass mcp` serves it, or the SDK, with this command:
 
 python bench/mcp_tools.py stdio|PORT
 """
@@ -10,7 +10,7 @@ from windlass import tool
 
 @tool
 def echo(text: str) -> str:
-    """Says it again."""
+    """Returns the text."""
     return text
 
 

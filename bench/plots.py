@@ -1,9 +1,9 @@
-"""The plots of the documentation: bar charts in SVG, drawn from the figures of `make bench`.
+"""Draws the plots of the documentation: bar charts in SVG, from the figures of `make bench`.
 
-    python bench/plots.py      draws all plots again from docs/images/bench/figures.json
+    python bench/plots.py      draws all plots from docs/images/bench/figures.json
 
-Each plot exists in a light and in a dark form. A run of the benchmarks replaces the figures that
-it measured and keeps the others.
+Each plot has a light and a dark version. The benchmarks replace the figures that they have measured
+and keep the others.
 """
 
 import json
@@ -36,7 +36,7 @@ class Plot(NamedTuple):
     bars: dict[str, float]
 
     def svg(self, theme: Theme) -> str:
-        """Horizontal bars, each with its figure; the shortest bar is the best."""
+        """Returns an SVG image with horizontal bars, each with its figure. The shortest is best."""
         largest = max(self.bars.values())
         height = TOP + ROW * len(self.bars) + BOTTOM
         summary = ", ".join(f"{name} {_figure(value)}" for name, value in self.bars.items())
@@ -94,7 +94,7 @@ def read() -> dict[str, Plot]:
 
 
 def rendered(plots: dict[str, Plot]) -> dict[str, str]:
-    """The text of each file."""
+    """Returns the text of each file."""
     return {
         f"{name}-{theme}.svg": plot.svg(colours)
         for name, plot in plots.items()
@@ -103,7 +103,7 @@ def rendered(plots: dict[str, Plot]) -> dict[str, str]:
 
 
 def draw(plots: dict[str, Plot]) -> None:
-    """Stores the figures with those of earlier runs, and draws all plots."""
+    """Stores these figures next to the earlier ones, and draws all plots."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     every = {**read(), **plots}
     stored = {"measured": datetime.now(UTC).date().isoformat()}

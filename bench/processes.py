@@ -1,4 +1,4 @@
-"""The processes of a benchmark: the upstream, one worker for each peer, and bare interpreters."""
+"""Starts the processes of a benchmark: the upstream, a worker for each peer, new interpreters."""
 
 import json
 import os
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 @contextmanager
 def python(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python child with pipes, which ends when its stdin closes."""
+    """Starts a Python child with pipes. The child exits when its stdin closes."""
     command = [sys.executable, *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=HERE) as child:
@@ -33,35 +33,35 @@ class Worker:
     def __init__(self, child: subprocess.Popen[str]) -> None:
         self.child = child
 
-    def heard(self) -> Any:
+    def read_answer(self) -> Any:
         assert self.child.stdout
         line = self.child.stdout.readline()
         if not line:
-            raise SystemExit("a worker died; its error is above")
+            raise SystemExit("a worker has exited; see its error above")
         return json.loads(line)
 
     def ask(self, *words: object) -> Any:
         assert self.child.stdin
         print(*words, file=self.child.stdin, flush=True)
-        return self.heard()
+        return self.read_answer()
 
 
 def workers(peers: list[str], base_url: str, stack: ExitStack) -> dict[str, Worker]:
     """Starts a worker for each peer that can be imported, and reports the others."""
-    found: dict[str, Worker] = {}
+    available: dict[str, Worker] = {}
     for peer in peers:
         worker = Worker(stack.enter_context(python("worker.py", peer, base_url)))
-        absent = worker.heard()["absent"]
+        absent = worker.read_answer()["absent"]
         if absent:
-            print(f"{peer} is absent: {absent}")
+            print(f"{peer} is not installed: {absent}")
         else:
-            found[peer] = worker
-    return found
+            available[peer] = worker
+    return available
 
 
 def import_cpu(code: str) -> float:
     """User and system CPU seconds of a fresh interpreter running the code; infinite if it fails."""
-    # Allow bytecode files: without them the interpreter would compile every module again.
+    # Allow bytecode files. Without them, the interpreter would compile every module again.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", code]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

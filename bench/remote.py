@@ -1,8 +1,9 @@
-"""A remote tool call beside a bare NATS request, and beside MCP: one at a time, and many at once.
+"""Compares a remote tool call with a bare NATS request and with MCP, one at a time and concurrent.
 
-The floor is nats-py's own request to a subscriber that answers with the same bytes. The server of
-each method has its own process. CPU is the sum of the caller, the server and
-the NATS server. Samples are interleaved, and only ratios mean anything.
+The floor is a request of nats-py to a subscriber that answers with the same bytes. The server of
+each method runs in a separate process. CPU is the sum of the caller, the server and the NATS
+server. Samples of the methods alternate. Compare only ratios: the milliseconds depend on the
+machine.
 """
 
 import asyncio
@@ -16,30 +17,30 @@ from statistics import median, quantiles
 from typing import NamedTuple
 
 from gateway_load import cpu_seconds
-from remote_ways import ALONE, FLOOR, IN_A_RUN, Call, Way, title, ways
+from remote_methods import ALONE, FLOOR, IN_RUN, Call, Method, methods, title
 from report import Verdict
 
 GOAL = 1.5
-"""Multiples of the floor."""
+"""The maximum latency and CPU, as a multiple of the floor."""
 CALLERS = 64
 MCP_SHARE = 4
-"""MCP is so much slower that fewer calls are enough."""
-Found = dict[str, "Spent"]
+"""MCP gets this fraction of the calls, because it is much slower."""
+ResultsByName = dict[str, "Samples"]
 
 
 class Sizes(NamedTuple):
-    """Of one sample, and how many there are."""
+    """The number of samples, and of the calls in a sample."""
 
     samples: int
     one_by_one: int
     at_once: int
 
 
-WHOLE = Sizes(9, 240, 16 * CALLERS)
+FULL = Sizes(9, 240, 16 * CALLERS)
 QUICK = Sizes(3, 80, 8 * CALLERS)
 
 
-class Spent:
+class Samples:
     """The samples of one method."""
 
     def __init__(self) -> None:
@@ -47,10 +48,10 @@ class Spent:
         self.cpu: list[float] = []
         self.rates: list[float] = []
 
-    async def sample(self, way: Way, calls: int, callers: int) -> None:
-        processes = (os.getpid(), *way.processes)
+    async def sample(self, method: Method, calls: int, callers: int) -> None:
+        processes = (os.getpid(), *method.processes)
         cpu, begun = sum(map(cpu_seconds, processes)), time.perf_counter()
-        await asyncio.gather(*(self._caller(way.call, calls // callers) for _ in range(callers)))
+        await asyncio.gather(*(self._caller(method.call, calls // callers) for _ in range(callers)))
         seconds = time.perf_counter() - begun
         self.rates.append(calls / seconds)
         self.cpu.append((sum(map(cpu_seconds, processes)) - cpu) / calls)
@@ -74,69 +75,71 @@ class Figures(NamedTuple):
 
 
 def show(quick: bool) -> list[Verdict]:
-    sizes = QUICK if quick else WHOLE
-    alone, together = asyncio.run(measured(sizes))
+    sizes = QUICK if quick else FULL
+    alone, concurrent = asyncio.run(measure(sizes))
     show_figures("one call at a time", alone)
-    show_figures(f"{CALLERS} calls at once", together)
-    floor, ours = alone[FLOOR], alone[IN_A_RUN]
+    show_figures(f"{CALLERS} concurrent calls", concurrent)
+    floor, ours = alone[FLOOR], alone[IN_RUN]
     return [
         Verdict("remote call in a run, p50", ours.p50 / floor.p50, GOAL, "x bare request"),
         Verdict("remote call in a run, p99", ours.p99 / floor.p99, GOAL, "x bare request"),
         Verdict("remote call in a run, CPU", ours.cpu / floor.cpu, GOAL, "x bare request"),
         Verdict(
-            f"{CALLERS} remote calls at once, CPU",
-            together[title(1)].cpu / together[FLOOR].cpu,
+            f"{CALLERS} concurrent remote calls, CPU",
+            concurrent[title(1)].cpu / concurrent[FLOOR].cpu,
             GOAL,
             "x bare request",
         ),
     ]
 
 
-async def measured(sizes: Sizes) -> tuple[dict[str, Figures], dict[str, Figures]]:
-    async with ways() as found:
-        alone = await sampled(found.one_by_one, sizes.samples, sizes.one_by_one, 1)
-        together = await sampled(found.at_once, sizes.samples, sizes.at_once, CALLERS)
-    return alone, together
+async def measure(sizes: Sizes) -> tuple[dict[str, Figures], dict[str, Figures]]:
+    async with methods() as available:
+        alone = await take_samples(available.one_by_one, sizes.samples, sizes.one_by_one, 1)
+        concurrent = await take_samples(available.at_once, sizes.samples, sizes.at_once, CALLERS)
+    return alone, concurrent
 
 
-async def sampled(
-    found: dict[str, Way], samples: int, calls: int, callers: int
+async def take_samples(
+    methods_by_name: dict[str, Method], samples: int, calls: int, callers: int
 ) -> dict[str, Figures]:
-    """Samples the methods in turn, each time in another order, after a warm-up."""
-    spent = {name: Spent() for name in found}
-    names = list(found)
+    """Takes samples of the methods after a warm-up. Another method comes first each time."""
+    samples_by_name = {name: Samples() for name in methods_by_name}
+    names = list(methods_by_name)
     for number in range(samples):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
+        offset = number % len(names)
+        for name in names[offset:] + names[:offset]:
             share = MCP_SHARE if name.startswith("MCP") else 1
-            fewer = max(calls // share // callers, 1) * callers
-            await Spent().sample(found[name], max(fewer // 8, callers), callers)
-            await spent[name].sample(found[name], fewer, callers)
-    return {name: each.figures() for name, each in spent.items()}
+            count = max(calls // share // callers, 1) * callers
+            await Samples().sample(methods_by_name[name], max(count // 8, callers), callers)
+            await samples_by_name[name].sample(methods_by_name[name], count, callers)
+    return {name: samples.figures() for name, samples in samples_by_name.items()}
 
 
-def show_figures(what: str, by_name: dict[str, Figures]) -> None:
+def show_figures(title: str, by_name: dict[str, Figures]) -> None:
     columns = ["CPU ms", "x floor", "p50 ms", "x floor", "p99 ms", "x floor", "calls/s", "x floor"]
-    print(f"\n{what:<32}" + "".join(f"{column:>9}" for column in columns))
+    print(f"\n{title:<32}" + "".join(f"{column:>9}" for column in columns))
     floor = by_name[FLOOR]
-    for name, its in by_name.items():
-        times = zip(its[:3], floor[:3], strict=True)
-        cells = "".join(f"{ours * 1e3:>9.3f}{ours / bare:>9.2f}" for ours, bare in times)
-        print(f"  {name:<30}{cells}{its.rate:>9.0f}{its.rate / floor.rate:>9.2f}")
+    for name, figures in by_name.items():
+        times = zip(figures[:3], floor[:3], strict=True)
+        cells = "".join(
+            f"{value * 1e3:>9.3f}{value / floor_value:>9.2f}" for value, floor_value in times
+        )
+        print(f"  {name:<30}{cells}{figures.rate:>9.0f}{figures.rate / floor.rate:>9.2f}")
 
 
 def profile() -> None:
-    """Prints where the time of a call goes, on both sides."""
+    """Prints where the CPU time of a call goes, in the caller and in the worker."""
     with tempfile.TemporaryDirectory() as folder:
-        written = Path(folder, "worker")
+        path = Path(folder, "worker")
         caller = cProfile.Profile()
-        asyncio.run(_profiled(str(written), caller))
-        for side in (pstats.Stats(caller), pstats.Stats(str(written))):
+        asyncio.run(_profiled(str(path), caller))
+        for side in (pstats.Stats(caller), pstats.Stats(str(path))):
             side.sort_stats("tottime").print_stats(30)
 
 
-async def _profiled(written: str, caller: cProfile.Profile) -> None:
-    async with ways(written) as found:
+async def _profiled(path: str, caller: cProfile.Profile) -> None:
+    async with methods(path) as servers:
         caller.enable()
-        await Spent().sample(found.one_by_one[ALONE], 200 * CALLERS, CALLERS)
+        await Samples().sample(servers.one_by_one[ALONE], 200 * CALLERS, CALLERS)
         caller.disable()

@@ -1,4 +1,4 @@
-"""Figures in, a table and a list of goals out."""
+"""Prints the figures of the benchmarks as tables, and checks the goals of Windlass."""
 
 from statistics import median
 from typing import NamedTuple
@@ -26,24 +26,23 @@ class RoundCosts(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    what: str
+    goal: str
     figure: float
     limit: float
     unit: str
 
     def line(self) -> str:
         mark = "pass" if self.figure <= self.limit else "MISS"
-        return f"  {mark}  {self.what}: {self.figure:.2f}{self.unit} (at most {self.limit:.2f})"
+        return f"  {mark}  {self.goal}: {self.figure:.2f}{self.unit} (at most {self.limit:.2f})"
 
 
 def show_times(name: str, times: Times) -> None:
     print(f"\n{SCENARIOS[name].title:<32}{'CPU ms':>10}{'x floor':>10}{'x openai':>10}")
-    for peer, spent in times.items():
+    for peer, seconds in times.items():
         rival = times[RIVALS.get(peer, "openai")] if peer != "openai-sync" else times[peer]
         floor = times[FLOOR]
-        print(
-            f"  {PEERS[peer]:<30}{spent * 1e3:>10.2f}{spent / floor:>10.2f}{spent / rival:>10.2f}"
-        )
+        ratios = f"{seconds / floor:>10.2f}{seconds / rival:>10.2f}"
+        print(f"  {PEERS[peer]:<30}{seconds * 1e3:>10.2f}{ratios}")
 
 
 def show_rounds(costs: dict[str, RoundCosts]) -> None:
@@ -57,14 +56,14 @@ def show_rounds(costs: dict[str, RoundCosts]) -> None:
 
 def show_imports(times: Times) -> None:
     print(f"\n{'import':<32}{'CPU s':>10}")
-    for module, spent in times.items():
-        figure = f"{spent:>10.3f}" if spent != float("inf") else f"{'fails':>10}"
+    for module, seconds in times.items():
+        figure = f"{seconds:>10.3f}" if seconds != float("inf") else f"{'failed':>10}"
         print(f"  {module:<30}{figure}")
 
 
-def show_memory(grown: dict[str, float], runs: int) -> None:
+def show_memory(memory_growth: dict[str, float], runs: int) -> None:
     print(f"\n{f'memory over {runs:,} runs':<32}{'MB per 1,000':>14}")
-    for peer, megabytes in grown.items():
+    for peer, megabytes in memory_growth.items():
         print(f"  {PEERS[peer]:<30}{megabytes:>14.3f}")
 
 
@@ -75,58 +74,63 @@ SHORT = {
     "openai": "openai SDK",
     "openai-sync": "openai SDK, sync",
 }
-"""The peers in the order and with the names that a plot shows."""
+"""The peers of a plot, in order, with their labels."""
 
 
 def plots(times: dict[str, Times], imports: Times) -> dict[str, Plot]:
-    """CPU of each measured scenario, and of the imports."""
-    found = {
+    """A plot of the CPU time of each measured scenario, and one of the imports."""
+    charts = {
         name: Plot(
             SCENARIOS[name].title[0].upper() + SCENARIOS[name].title[1:],
             "CPU milliseconds",
-            {SHORT[peer]: round(spent[peer] * 1e3, 3) for peer in SHORT if peer in spent},
+            {SHORT[peer]: round(seconds[peer] * 1e3, 3) for peer in SHORT if peer in seconds},
         )
-        for name, spent in times.items()
+        for name, seconds in times.items()
     }
     if imports:
-        seconds = {name: imports[name] * 1e3 for name in ("aiohttp", "windlass", "openai")}
-        bars = {name: round(spent, 1) for name, spent in seconds.items() if spent < 1e9}
-        found["import"] = Plot("Import of the package", "CPU milliseconds", bars)
-    return found
+        packages = ("aiohttp", "windlass", "openai")
+        # A failed import takes infinite time, and has no bar.
+        bars = {name: round(imports[name] * 1e3, 1) for name in packages if imports[name] < 1e6}
+        charts["import"] = Plot("Import of the package", "CPU milliseconds", bars)
+    return charts
 
 
 def verdicts(
     times: dict[str, Times],
     costs: dict[str, RoundCosts],
     imports: Times,
-    grown: dict[str, float],
+    growth: dict[str, float],
 ) -> list[Verdict]:
-    found: list[Verdict] = []
+    results: list[Verdict] = []
     for goal in GOALS:
-        title, spent = SCENARIOS[goal.scenario].title, times.get(goal.scenario, {})
-        if goal.of_floor and "windlass" in spent:
-            ratio = spent["windlass"] / spent[FLOOR]
-            found.append(Verdict(f"{title}, async", ratio, goal.of_floor, "x floor"))
+        title, seconds = SCENARIOS[goal.scenario].title, times.get(goal.scenario, {})
+        if goal.of_floor and "windlass" in seconds:
+            ratio = seconds["windlass"] / seconds[FLOOR]
+            results.append(Verdict(f"{title}, async", ratio, goal.of_floor, "x floor"))
         for ours, rival in RIVALS.items():
-            if ours in spent:
-                what = f"{title}, {PEERS[ours].partition(', ')[2]}"
-                found.append(Verdict(what, spent[ours] / spent[rival], goal.of_rival, "x openai"))
+            if ours in seconds:
+                goal_text = f"{title}, {PEERS[ours].partition(', ')[2]}"
+                results.append(
+                    Verdict(goal_text, seconds[ours] / seconds[rival], goal.of_rival, "x openai")
+                )
     if "windlass" in costs and "windlass" in imports:
-        found.append(Verdict("import", imports["windlass"], IMPORT_GOAL_SECONDS, " s CPU"))
-    for peer, megabytes in grown.items():
-        found.append(Verdict(f"memory, {PEERS[peer]}", megabytes, MEMORY_GOAL_MB, " MB per 1,000"))
+        results.append(Verdict("import", imports["windlass"], IMPORT_GOAL_SECONDS, " s CPU"))
+    for peer, megabytes in growth.items():
+        results.append(
+            Verdict(f"memory, {PEERS[peer]}", megabytes, MEMORY_GOAL_MB, " MB per 1,000")
+        )
     if cost := costs.get("windlass"):
-        found.append(Verdict("90th round to 10th", cost.late / cost.early, ROUNDS_GOAL, "x"))
-    return found
+        results.append(Verdict("90th round to 10th", cost.late / cost.early, ROUNDS_GOAL, "x"))
+    return results
 
 
-def show_verdicts(found: list[Verdict]) -> None:
+def show_verdicts(verdicts: list[Verdict]) -> None:
     print("\ngoals")
-    for verdict in found:
+    for verdict in verdicts:
         print(verdict.line())
-    if not found:
-        print("  windlass is absent: nothing to judge")
+    if not verdicts:
+        print("  windlass is not installed: no goals to check")
 
 
-def middle(samples: dict[str, list[float]]) -> Times:
+def medians(samples: dict[str, list[float]]) -> Times:
     return {peer: median(values) for peer, values in samples.items()}

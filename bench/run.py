@@ -1,17 +1,20 @@
-"""Windlass beside a raw aiohttp loop and the openai SDK: CPU, memory, import, in one run.
+"""Runs the benchmarks of Windlass.
 
-    python bench/run.py                       everything, about twenty minutes
-    python bench/run.py --quick               the same with fewer samples, some two
-    python bench/run.py --only tokens         one scenario, or several
-    python bench/run.py --profile one_tool    where Windlass's time goes
-    python bench/run.py --profile gateway-live --peer gemini      and the gateway's
-    python bench/run.py --profile remote      and a remote call's, on both sides
-    python bench/run.py --memory 100000       the gateway's memory over so many requests
+Without options, compares the CPU time, the memory and the import of Windlass with a minimal aiohttp
+loop and the openai SDK, and runs the benchmarks of the gateway and of stored and remote runs.
 
-The figures beside the peers become plots in docs/images/bench.
+    python bench/run.py                       run all benchmarks, in about twenty minutes
+    python bench/run.py --quick               take fewer samples, in about two minutes
+    python bench/run.py --only tokens         run one benchmark, or several
+    python bench/run.py --memory 100000       measure the gateway's memory over 100,000 requests
+    python bench/run.py --profile one_tool    profile Windlass in a scenario
+    python bench/run.py --profile gateway-live --peer gemini      profile the gateway
+    python bench/run.py --profile remote      profile a remote call, in both processes
 
-Every peer is a process of its own, and so is the upstream. Samples are interleaved, a figure is the
-median of its samples, and only ratios mean anything: the milliseconds are this machine's.
+The comparisons become plots in docs/images/bench.
+
+Each peer runs in a separate process, and so does the upstream. Samples of the peers alternate, and
+a figure is the median of its samples. Compare only ratios: the milliseconds depend on the machine.
 """
 
 import argparse
@@ -26,7 +29,6 @@ import fleet
 import gateway
 import gateway_processes
 import gateway_streams
-import kept_runs
 import mcp_calls
 import metrics
 import parser as parser_bench
@@ -34,6 +36,7 @@ import plots
 import remote
 import report
 import sizing
+import stored_runs
 import typed
 import worker as worker_module
 from processes import Worker, import_cpu, upstream, workers
@@ -49,7 +52,7 @@ IMPORTS = {
     "windlass": "import windlass",
     "windlass, and a first client": FIRST_CLIENT,
 }
-APART: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
+STANDALONE: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
     "parser": parser_bench.show,
     "aistudio": aistudio.show,
     "gateway": gateway.show,
@@ -57,7 +60,7 @@ APART: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
     "streams": gateway_streams.show_streams,
     "readers": gateway_streams.show_readers,
     "durable": durable.show,
-    "kept": kept_runs.bench,
+    "stored": stored_runs.bench,
     "mcp": mcp_calls.show,
     "metrics": metrics.show,
     "remote": remote.show,
@@ -65,36 +68,39 @@ APART: dict[str, Callable[[bool], list[report.Verdict] | None]] = {
     "sizing": sizing.show,
     "typed": typed.show,
 }
-"""Benchmarks that need neither the upstream nor the peers. Some have goals."""
-EXTRAS = ("rounds", "import", "memory", *APART)
+"""Benchmarks that do not use the peers. A benchmark with goals returns verdicts."""
+EXTRAS = ("rounds", "import", "memory", *STANDALONE)
 GATEWAY_PROFILES = {f"gateway-{name}": name for name in gateway.SCENARIOS}
 
 
-def turned(names: list[str], by: int) -> list[str]:
-    """The names in rotation, so that none is always first."""
-    by %= len(names)
-    return names[by:] + names[:by]
+def rotated(names: list[str], offset: int) -> list[str]:
+    """Returns the names rotated by the offset, so that another name comes first each time."""
+    offset %= len(names)
+    return names[offset:] + names[:offset]
 
 
-def measured(found: dict[str, Worker], name: str, scenario: Scenario, quick: bool) -> report.Times:
-    samples = max(scenario.samples // 4, 1) if quick else scenario.samples
+def measure_scenario(
+    peers: dict[str, Worker], name: str, scenario: Scenario, quick: bool
+) -> report.Times:
+    sample_count = max(scenario.samples // 4, 1) if quick else scenario.samples
     runs = max(scenario.runs // 5, 1) if quick and not scenario.concurrent else scenario.runs
-    spent: dict[str, list[float]] = {peer: [] for peer in found}
-    for worker in found.values():
-        worker.ask("sample", name, max(runs // 4, 1))  # to warm up; does not count
-    for number in range(samples):
-        for peer in turned(list(found), number):
-            seconds = found[peer].ask("sample", name, runs)
-            spent[peer].append(seconds / runs * scenario.unit_runs)
-    return report.middle(spent)
+    seconds_by_peer: dict[str, list[float]] = {peer: [] for peer in peers}
+    for worker in peers.values():
+        worker.ask("sample", name, max(runs // 4, 1))  # a warm-up, which does not count
+    for number in range(sample_count):
+        for peer in rotated(list(peers), number):
+            cpu_seconds = peers[peer].ask("sample", name, runs)
+            seconds_by_peer[peer].append(cpu_seconds / runs * scenario.runs_per_figure)
+    return report.medians(seconds_by_peer)
 
 
-def measured_rounds(found: dict[str, Worker], quick: bool) -> dict[str, report.RoundCosts]:
-    heard: dict[str, list[tuple[Any, Any]]] = {peer: [] for peer in found}
+def measure_rounds(peers: dict[str, Worker], quick: bool) -> dict[str, report.RoundCosts]:
+    pairs_by_peer: dict[str, list[tuple[Any, Any]]] = {peer: [] for peer in peers}
     for number in range(1 if quick else 5):
-        for peer in turned(list(found), number):
-            heard[peer].append((found[peer].ask("rounds", 50), found[peer].ask("rounds", 100)))
-    return {peer: round_costs(pairs) for peer, pairs in heard.items()}
+        for peer in rotated(list(peers), number):
+            pair = peers[peer].ask("rounds", 50), peers[peer].ask("rounds", 100)
+            pairs_by_peer[peer].append(pair)
+    return {peer: round_costs(pairs) for peer, pairs in pairs_by_peer.items()}
 
 
 def round_costs(pairs: list[tuple[Any, Any]]) -> report.RoundCosts:
@@ -106,54 +112,57 @@ def round_costs(pairs: list[tuple[Any, Any]]) -> report.RoundCosts:
     )
 
 
-def measured_imports(quick: bool) -> report.Times:
-    spent: dict[str, list[float]] = {name: [] for name in IMPORTS}
+def measure_imports(quick: bool) -> report.Times:
+    samples: dict[str, list[float]] = {name: [] for name in IMPORTS}
     for code in IMPORTS.values():
         import_cpu(code)
     for _ in range(1 if quick else 9):
         for name, code in IMPORTS.items():
-            spent[name].append(import_cpu(code))
-    times = report.middle(spent)
-    bare = times.pop("python alone")
-    return {name: seconds - bare for name, seconds in times.items()}
+            samples[name].append(import_cpu(code))
+    times = report.medians(samples)
+    interpreter = times.pop("python alone")
+    return {name: seconds - interpreter for name, seconds in times.items()}
 
 
 def bench(quick: bool, only: list[str]) -> None:
-    wanted = only or [*SCENARIOS, *EXTRAS]
-    judged = [bench_clients(quick, wanted)] if set(wanted) - set(APART) else []
-    for name, show in APART.items():
-        if name in wanted and (found := show(quick)) is not None:
-            judged.append(found)
-    if judged:
-        report.show_verdicts([verdict for found in judged for verdict in found])
+    selected = only or [*SCENARIOS, *EXTRAS]
+    verdicts: list[report.Verdict] | None = None
+    if set(selected) - set(STANDALONE):
+        verdicts = bench_clients(quick, selected)
+    for name, show in STANDALONE.items():
+        if name in selected and (more := show(quick)) is not None:
+            verdicts = [*(verdicts or []), *more]
+    if verdicts is not None:
+        report.show_verdicts(verdicts)
 
 
-def bench_clients(quick: bool, wanted: list[str]) -> list[report.Verdict]:
+def bench_clients(quick: bool, selected: list[str]) -> list[report.Verdict]:
     times: dict[str, report.Times] = {}
     costs: dict[str, report.RoundCosts] = {}
     imports: report.Times = {}
-    grown: dict[str, float] = {}
+    memory_growth: dict[str, float] = {}
     with upstream() as base_url, ExitStack() as stack:
-        found = workers(list(PEERS), base_url, stack)
+        peers = workers(list(PEERS), base_url, stack)
         for name, scenario in SCENARIOS.items():
-            if name in wanted:
-                times[name] = measured(found, name, scenario, quick)
+            if name in selected:
+                times[name] = measure_scenario(peers, name, scenario, quick)
                 report.show_times(name, times[name])
-        if "rounds" in wanted:
-            # The SDK's long runs take seconds each.
-            chosen = {p: w for p, w in found.items() if not (quick and p.startswith("openai"))}
-            costs = measured_rounds(chosen, quick)
+        if "rounds" in selected:
+            measured = peers
+            if quick:  # a long run of the SDK takes seconds
+                measured = {name: peers[name] for name in peers if not name.startswith("openai")}
+            costs = measure_rounds(measured, quick)
             report.show_rounds(costs)
-        if "import" in wanted:
-            imports = measured_imports(quick)
+        if "import" in selected:
+            imports = measure_imports(quick)
             report.show_imports(imports)
-        if "memory" in wanted:
+        if "memory" in selected:
             runs = 1_000 if quick else 10_000
-            ours = [peer for peer in found if peer == "windlass"]
-            grown = {peer: found[peer].ask("memory", runs) for peer in ours}
-            report.show_memory(grown, runs)
+            if "windlass" in peers:
+                memory_growth = {"windlass": peers["windlass"].ask("memory", runs)}
+            report.show_memory(memory_growth, runs)
     plots.draw(report.plots(times, imports))
-    return report.verdicts(times, costs, imports, grown)
+    return report.verdicts(times, costs, imports, memory_growth)
 
 
 def profile(name: str, peer: str) -> None:
@@ -164,33 +173,52 @@ def profile(name: str, peer: str) -> None:
         gateway.profile(GATEWAY_PROFILES[name], peer)
         return
     with upstream() as base_url:
-        drive = worker_module.driver(peer, base_url)
-        worker_module.profile(drive, SCENARIOS[name])
-        drive.close()
+        driver = worker_module.create_driver(peer, base_url)
+        worker_module.profile(driver, SCENARIOS[name])
+        driver.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", nargs="+", choices=[*SCENARIOS, *EXTRAS], default=[])
-    parser.add_argument("--profile", choices=[*SCENARIOS, *GATEWAY_PROFILES, "remote"])
+    parser.add_argument("--quick", action="store_true", help="take fewer samples")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=[*SCENARIOS, *EXTRAS],
+        default=[],
+        metavar="BENCHMARK",
+        help=f"run only these benchmarks: {', '.join([*SCENARIOS, *EXTRAS])}",
+    )
+    parser.add_argument(
+        "--profile",
+        choices=[*SCENARIOS, *GATEWAY_PROFILES, "remote"],
+        metavar="SCENARIO",
+        help="print where the CPU time of a scenario goes: one of "
+        + ", ".join([*SCENARIOS, *GATEWAY_PROFILES, "remote"]),
+    )
     parser.add_argument(
         "--peer",
         choices={**PEERS, **dict.fromkeys(gateway.PROFILED)},
         default="windlass",
-        help="whom to profile",
+        metavar="PEER",
+        help="the program to profile (default: windlass): one of "
+        + ", ".join({**PEERS, **dict.fromkeys(gateway.PROFILED)}),
     )
     parser.add_argument(
-        "--memory", type=int, metavar="REQUESTS", help="the gateway's, and its pauses"
+        "--memory",
+        type=int,
+        metavar="REQUESTS",
+        help="measure the gateway's memory over this number of requests, and the longest pauses of "
+        f"its event loop; at least {gateway.MIN_MEMORY_REQUESTS:,}",
     )
     options = parser.parse_args()
-    profiled = gateway.PROFILED if options.profile in GATEWAY_PROFILES else list(PEERS)
-    if options.profile and options.peer not in profiled:
-        parser.error(f"--peer of {options.profile} is one of {', '.join(profiled)}")
-    if options.memory is not None and options.memory < gateway.LEAST_FOR_MEMORY:
-        parser.error(f"--memory takes {gateway.LEAST_FOR_MEMORY:,} requests or more")
+    profilable = gateway.PROFILED if options.profile in GATEWAY_PROFILES else list(PEERS)
+    if options.profile and options.peer not in profilable:
+        parser.error(f"with --profile {options.profile}, --peer is one of {', '.join(profilable)}")
+    if options.memory is not None and options.memory < gateway.MIN_MEMORY_REQUESTS:
+        parser.error(f"--memory needs at least {gateway.MIN_MEMORY_REQUESTS:,} requests")
     if options.profile:
         profile(options.profile, options.peer)
     elif options.memory:

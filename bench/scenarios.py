@@ -1,4 +1,4 @@
-"""The scenarios, and the goals of Windlass."""
+"""The scenarios in which Windlass is compared with its peers, and its goals."""
 
 from typing import Literal, NamedTuple
 
@@ -20,8 +20,8 @@ class Scenario(NamedTuple):
     samples: int
     verb: Literal["answer", "stream"] = "answer"
     concurrent: bool = False
-    plain: bool = False  # give the async peers a plain function as their tool
-    unit_runs: int = 1  # the figure is for this many runs
+    plain: bool = False  # the tool of the async peers is a sync function
+    runs_per_figure: int = 1
 
 
 SCENARIOS = {
@@ -29,17 +29,17 @@ SCENARIOS = {
     "one_tool_plain": Scenario("one-tool run, plain function", "tools-1", 60, 7, plain=True),
     "five_rounds": Scenario("five rounds", "tools-5", runs=20, samples=11),
     "tokens": Scenario("1,000 streamed tokens", "tokens-1000", 5, 11, verb="stream"),
-    "paced": Scenario("the same, one every 0.5 ms", "paced-1000", 1, 3, verb="stream"),
+    "paced": Scenario("1,000 tokens, one every 0.5 ms", "paced-1000", 1, 3, verb="stream"),
     "concurrent": Scenario(
-        "200 concurrent one-tool runs", "tools-1", 200, 5, concurrent=True, unit_runs=200
+        "200 concurrent one-tool runs", "tools-1", 200, 5, concurrent=True, runs_per_figure=200
     ),
 }
 
 
 class Goal(NamedTuple):
     scenario: str
-    of_floor: float | None  # for the async client
-    of_rival: float = 1 / 3  # of the openai SDK: async against async, sync against sync
+    of_floor: float | None  # the maximum for the async client, as a multiple of the floor
+    of_rival: float = 1 / 3  # as a multiple of the openai SDK: async to async, sync to sync
 
 
 GOALS = [
@@ -49,5 +49,5 @@ GOALS = [
     Goal("concurrent", of_floor=None),
 ]
 IMPORT_GOAL_SECONDS = 0.2
-MEMORY_GOAL_MB = 0.1  # per 1,000 runs: constant, apart from the noise of the allocator
-ROUNDS_GOAL = 2.0  # round 90 against round 10; more than 1 because more bytes are sent
+MEMORY_GOAL_MB = 0.1  # per 1,000 runs: memory is constant, apart from noise of the allocator
+ROUNDS_GOAL = 2.0  # round 90 to round 10: more than 1, because a later round sends more bytes

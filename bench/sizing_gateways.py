@@ -1,4 +1,4 @@
-"""The memory of a waiting run and of its reader in a gateway, and the CPU of each event."""
+"""Measures the memory of a waiting run and of a reader in a gateway, and the CPU of an event."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -13,27 +13,27 @@ from gateway_servers import KEY, Server, resident_mb
 T = TypeVar("T")
 SETUP = {"two": Setup("2 gateways", runs="nats", gateways=2)}
 PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
-AT_ONCE = 32
+CONCURRENCY = 32
 SETTLE_SECONDS = 1.0
 IDLE_SECONDS = 6.0
-"""Several times the interval at which gateways look for interrupted runs."""
-READING = 100
-"""Readers of one active run."""
+"""Several times the interval in which gateways look for interrupted runs."""
+READERS_OF_ACTIVE_RUN = 100
+"""The number of readers of one active run."""
 
 
 class Figures(NamedTuple):
-    gateway_mb: float  # with nothing to do
+    gateway_mb: float  # idle
     nats_mb: float
     worker_mb: float
     run_kb: float  # a run that waits for its tool
     run_nats_kb: float
-    idle: float  # CPU seconds a second of a gateway that does nothing
-    idle_beside: float  # and beside another gateway that has all these runs
-    here_kb: float  # a reader of a run of the same gateway
-    there_kb: float  # a reader of a run of another gateway
-    here_event: float  # CPU seconds of one event for one reader
-    there_event: float
-    there_nats: float
+    idle: float  # CPU seconds per second of an idle gateway
+    idle_with_runs: float  # the same, while another gateway has all the runs
+    own_reader_kb: float  # a reader of a run of the same gateway
+    other_reader_kb: float  # a reader of a run of another gateway
+    own_event: float  # CPU seconds of one event for one reader
+    other_event: float
+    other_event_nats: float
 
 
 class Clients:
@@ -49,14 +49,14 @@ class Clients:
             return (await answer.json())["id"]
 
     async def open(self, gateway: Server, run_id: str) -> None:
-        """A reader that has seen the run's first event, and waits for more until all is over."""
+        """Opens a reader and reads the run's first event. The reader stays open until the end."""
         url = f"{root(gateway)}/v1/runs/{run_id}/events"
         answer = await self._stack.enter_async_context(self._session.get(url))
         answer.raise_for_status()
         await answer.content.readuntil(b"\n\n")
 
     async def read(self, gateway: Server, run_id: str) -> int:
-        """How many events the run has had at its end."""
+        """Reads the run to its end, and returns the number of its events."""
         url = f"{root(gateway)}/v1/runs/{run_id}/events"
         async with self._session.get(url) as answer:
             return (await answer.read()).count(b"\nevent: ")
@@ -88,52 +88,52 @@ async def _measured(clients: Clients, running: Fleet, runs: int, readers: int) -
     for gateway in (first, second):  # to warm up
         run_id = await clients.start(gateway, "live")
         await clients.read(gateway, run_id)
-    idle = await load(second.pid)
-    sizes = [resident_mb(pid) for pid in (first.pid, nats)]
-    ids = await several(runs, lambda _: clients.start(first, "held"))
+    idle = await idle_cpu(second.pid)
+    before_runs = [resident_mb(pid) for pid in (first.pid, nats)]
+    ids = await run_limited(runs, lambda _: clients.start(first, "held"))
     await asyncio.sleep(SETTLE_SECONDS)
-    held = [resident_mb(pid) for pid in (first.pid, nats)]
+    with_runs = [resident_mb(pid) for pid in (first.pid, nats)]
     run_kb, run_nats_kb = (
-        (after - before) * 1024 / runs for before, after in zip(sizes, held, strict=True)
+        (after - before) * 1024 / runs for before, after in zip(before_runs, with_runs, strict=True)
     )
-    idle_beside = await load(second.pid)
+    idle_with_runs = await idle_cpu(second.pid)
     reader_kb: list[float] = []
     for gateway in (first, second):
         before = resident_mb(gateway.pid)
-        await several(readers, lambda number, at=gateway: clients.open(at, ids[number % runs]))
+        await run_limited(readers, lambda number, at=gateway: clients.open(at, ids[number % runs]))
         await asyncio.sleep(SETTLE_SECONDS)
         reader_kb.append((resident_mb(gateway.pid) - before) * 1024 / readers)
-    here_event, _ = await per_event(clients, first, first, nats)
-    there_event, there_nats = await per_event(clients, first, second, nats)
+    own_event, _ = await per_event(clients, first, first, nats)
+    other_event, other_event_nats = await per_event(clients, first, second, nats)
     return Figures(
-        gateway_mb=sizes[0],
-        nats_mb=sizes[1],
+        gateway_mb=before_runs[0],
+        nats_mb=before_runs[1],
         worker_mb=resident_mb(running.worker),
         run_kb=run_kb,
         run_nats_kb=run_nats_kb,
         idle=idle,
-        idle_beside=idle_beside,
-        here_kb=reader_kb[0],
-        there_kb=reader_kb[1],
-        here_event=here_event,
-        there_event=there_event,
-        there_nats=there_nats,
+        idle_with_runs=idle_with_runs,
+        own_reader_kb=reader_kb[0],
+        other_reader_kb=reader_kb[1],
+        own_event=own_event,
+        other_event=other_event,
+        other_event_nats=other_event_nats,
     )
 
 
-async def several(count: int, what: Callable[[int], Coroutine[Any, Any, T]]) -> list[T]:
-    """Starts this many, a few at a time."""
-    places = asyncio.Semaphore(AT_ONCE)
+async def run_limited(count: int, start: Callable[[int], Coroutine[Any, Any, T]]) -> list[T]:
+    """Runs this many coroutines, a few at a time."""
+    slots = asyncio.Semaphore(CONCURRENCY)
 
-    async def one(number: int) -> T:
-        async with places:
-            return await what(number)
+    async def start_one(number: int) -> T:
+        async with slots:
+            return await start(number)
 
-    return await asyncio.gather(*(one(number) for number in range(count)))
+    return await asyncio.gather(*(start_one(number) for number in range(count)))
 
 
-async def load(pid: int) -> float:
-    """CPU seconds a second, without requests."""
+async def idle_cpu(pid: int) -> float:
+    """Returns the CPU seconds per second of a process without requests."""
     before = cpu_seconds(pid)
     await asyncio.sleep(IDLE_SECONDS)
     return (cpu_seconds(pid) - before) / IDLE_SECONDS
@@ -142,11 +142,13 @@ async def load(pid: int) -> float:
 async def per_event(
     clients: Clients, writer: Server, reader: Server, nats: int
 ) -> tuple[float, float]:
-    """CPU seconds of the readers' gateway and of NATS: one event, one reader."""
+    """Returns the CPU seconds of one event for one reader: of the reader's gateway, and of NATS."""
     run_id = await clients.start(writer, "live")
     processes = (reader.pid, nats)
     before = [cpu_seconds(pid) for pid in processes]
-    counts = await asyncio.gather(*(clients.read(reader, run_id) for _ in range(READING)))
+    counts = await asyncio.gather(
+        *(clients.read(reader, run_id) for _ in range(READERS_OF_ACTIVE_RUN))
+    )
     assert len(set(counts)) == 1, counts
     gateway, server = (
         (cpu_seconds(pid) - spent) / sum(counts)

@@ -1,4 +1,4 @@
-"""The cost of one run in each kind of log, at the pace of a real model: bytes, messages and CPU."""
+"""Measures a run in each kind of log, at the pace of a real model: bytes, messages and CPU."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gateway_load import cpu_seconds
 from gateway_servers import free_port
-from remote_ends import get_weather
+from remote_servers import get_weather
 from upstream import tokens
 
 from windlass import AsyncClient
@@ -31,12 +31,12 @@ TOKENS = 100
 PACE_SECONDS = 0.02
 PROMPT = "What is the weather in Paris, and do my notes say anything about it? Mail me both."
 CLUSTER_SECONDS = 30.0
-WARMING = 4
-"""Runs that cost no CPU here, though they are stored like the others."""
+WARM_UP_RUNS = 4
+"""The number of runs whose CPU does not count. They are stored like the others."""
 
 
-class Kept(NamedTuple):
-    """Of one run."""
+class RunCost(NamedTuple):
+    """The cost of one run."""
 
     events: float
     messages: float
@@ -69,79 +69,79 @@ class PacedModel:
     async def aclose(self) -> None: ...
 
 
-async def kept_of_each(runs: int) -> dict[str, Kept]:
-    """By kind of log."""
+async def cost_in_each_log(runs: int) -> dict[str, RunCost]:
+    """Returns the cost of a run by kind of log."""
     with TemporaryDirectory() as folder:
-        found = {"memory": await written(MemoryRunLog(), runs)}
+        costs = {"memory": await measure_log(MemoryRunLog(), runs)}
         path = Path(folder, "runs.db")
-        in_file = await written(SQLiteLog(path), runs)
+        in_sqlite = await measure_log(SQLiteLog(path), runs)
         size = (await asyncio.to_thread(path.stat)).st_size
-        found["SQLite"] = in_file._replace(stored=size / (runs + WARMING))
+        costs["SQLite"] = in_sqlite._replace(stored=size / (runs + WARM_UP_RUNS))
         for replicas in (1, 3):
             async with cluster(replicas) as servers:
                 title = f"JetStream, {replicas} replica{'s' * (replicas > 1)}"
-                found[title] = await written_to(servers, replicas, runs)
-    return found
+                costs[title] = await measure_jetstream(servers, replicas, runs)
+    return costs
 
 
-async def written_to(servers: list[NatsServer], replicas: int, runs: int) -> Kept:
+async def measure_jetstream(servers: list[NatsServer], replicas: int, runs: int) -> RunCost:
     urls = [server.url for server in servers]
     log = JetStreamLog(urls, replicas=replicas)
-    await ready(log)
-    found = await written(log, runs, [server.process_id for server in servers])
+    await wait_until_ready(log)
+    cost = await measure_log(log, runs, [server.process_id for server in servers])
     connection = await connect(urls, "bench", {})
     states = [each.state for each in await connection.jetstream().streams_info()]
     await connection.close()
-    return found._replace(
-        messages=sum(state.messages for state in states) / (runs + WARMING),
-        stored=sum(state.bytes for state in states) / (runs + WARMING),
+    return cost._replace(
+        messages=sum(state.messages for state in states) / (runs + WARM_UP_RUNS),
+        stored=sum(state.bytes for state in states) / (runs + WARM_UP_RUNS),
     )
 
 
-async def written(log: RunLog, runs: int, servers: list[int] | None = None) -> Kept:
-    """This many runs at the same time."""
+async def measure_log(log: RunLog, runs: int, servers: list[int] | None = None) -> RunCost:
+    """Executes this many runs at the same time, and returns the cost of one."""
     servers = servers or []
     async with AsyncClient(PacedModel(), tools=[get_weather], log=log) as client:
-        await asyncio.gather(*(one(client) for _ in range(WARMING)))
+        await asyncio.gather(*(run_once(client) for _ in range(WARM_UP_RUNS)))
         cpu, nats = cpu_seconds(os.getpid()), sum(map(cpu_seconds, servers))
-        events = await asyncio.gather(*(one(client) for _ in range(runs)))
+        events = await asyncio.gather(*(run_once(client) for _ in range(runs)))
         cpu = (cpu_seconds(os.getpid()) - cpu) / runs
         nats = (sum(map(cpu_seconds, servers)) - nats) / runs
     await log.aclose()
-    return Kept(sum(events) / runs, 0, 0, cpu, nats)
+    return RunCost(sum(events) / runs, 0, 0, cpu, nats)
 
 
-async def one(client: AsyncClient) -> int:
+async def run_once(client: AsyncClient) -> int:
     async with client.stream(PROMPT) as stream:
         return len([event async for event in stream])
 
 
 @asynccontextmanager
 async def cluster(size: int) -> AsyncGenerator[list[NatsServer]]:
-    """One server, or a cluster."""
+    """Starts one server, or a cluster."""
     async with AsyncExitStack() as stack:
         ports = [free_port() for _ in range(size)] if size > 1 else [0]
         routes = ", ".join(f'"nats-route://127.0.0.1:{port}"' for port in ports)
         yield [
             await stack.enter_async_context(
-                NatsServer(extra=clustered(port, routes) if port else ())
+                NatsServer(extra=cluster_settings(port, routes) if port else ())
             )
             for port in ports
         ]
 
 
-def clustered(port: int, routes: str) -> list[str]:
+def cluster_settings(port: int, routes: str) -> list[str]:
     place = f'listen: "127.0.0.1:{port}", routes: [{routes}]'
     return [f"server_name: n{port}", f"cluster {{ name: bench, {place} }}"]
 
 
-async def ready(log: JetStreamLog) -> None:
-    """Waits until the cluster has elected its leader, and has the streams."""
+async def wait_until_ready(log: JetStreamLog) -> None:
+    """Waits until the cluster has elected its leader and created the streams."""
     give_up = time.monotonic() + CLUSTER_SECONDS
     while True:
         with contextlib.suppress(StorageError):
             await log.list()
             return
         if time.monotonic() > give_up:
-            raise SystemExit("the NATS cluster does not come about")
+            raise SystemExit(f"the NATS cluster is not ready after {CLUSTER_SECONDS:g} s")
         await asyncio.sleep(0.2)

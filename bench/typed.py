@@ -1,6 +1,6 @@
-"""What a type adds to a run: the CPU of a run with `output=` beside the same run without it.
+"""Measures the CPU that `output=` adds to a run, blocking and streamed.
 
-Both runs get the same JSON text of ten fields from a scripted model, blocking and streamed.
+With and without it, a scripted model answers with the same JSON text of ten fields.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from windlass.testing import ScriptedModel, say
 
 MAX_MILLISECONDS = 0.1
 RUNS = 200
-"""Runs in a sample. The fastest sample counts: other processes can only add time."""
+"""The runs in a sample. The fastest sample counts, because other processes only add time."""
 
 
 class Report(BaseModel):
-    """Ten fields of the usual kinds."""
+    """Ten fields of common types."""
 
     id: int
     title: str
@@ -48,7 +48,7 @@ TEXT = Report(
 
 
 async def sample(options: dict[str, Any], *, live: bool) -> float:
-    """The CPU milliseconds of one run."""
+    """Returns the CPU milliseconds of one run."""
     model = ScriptedModel(lambda request: say(TEXT))
     async with AsyncClient(model) as client:
         begun = time.process_time()
@@ -68,12 +68,12 @@ def show(quick: bool) -> list[Verdict]:
     verdicts: list[Verdict] = []
     print(f"\n{'typed output, CPU ms/run':26s}{'text':>12s}{'typed':>12s}{'added':>12s}")
     for name, live in {"blocking": False, "streamed": True}.items():
-        spent = {"text": float("inf"), "typed": float("inf")}
+        best = {"text": float("inf"), "typed": float("inf")}
         for _ in range(samples):
-            for kind in spent:
+            for kind in best:
                 options = {"output": Report} if kind == "typed" else {}
-                spent[kind] = min(spent[kind], asyncio.run(sample(options, live=live)))
-        added = spent["typed"] - spent["text"]
-        print(f"  {name:24s}{spent['text']:12.3f}{spent['typed']:12.3f}{added:12.3f}")
+                best[kind] = min(best[kind], asyncio.run(sample(options, live=live)))
+        added = best["typed"] - best["text"]
+        print(f"  {name:24s}{best['text']:12.3f}{best['typed']:12.3f}{added:12.3f}")
         verdicts.append(Verdict(f"typed output, {name}: added CPU", added, MAX_MILLISECONDS, " ms"))
     return verdicts

@@ -1,7 +1,7 @@
-"""A scripted chat-completions server, in its own process so that its CPU does not count.
+"""A scripted server for chat completions, in a separate process, so that its CPU does not count.
 
-The model's name is the script: `tools-5` asks for a tool five times and then answers, `tokens-1000`
-answers with a thousand tokens, `paced-1000` does so one token every half millisecond.
+The model's name is the script: `tools-5` calls a tool five times and then answers, `tokens-1000`
+answers with a thousand tokens, and `paced-1000` does the same with a token every half millisecond.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def asks_for_tool(model: str, rounds_done: int) -> bool:
 
 
 def tool_call(name: str, number: int) -> dict[str, object]:
-    # The arguments differ from round to round: the loop would stop a model that repeats a call.
+    # The arguments differ from round to round, because the loop stops a model that repeats a call.
     arguments = json.dumps({"city": f"city {number}"})
     function = {"name": name, "arguments": arguments}
     return {"id": f"call_{number}", "type": "function", "function": function}
@@ -60,7 +60,7 @@ def json_body(model: str, call: dict[str, object] | None) -> bytes:
 
 
 def sse_writes(model: str, call: dict[str, object] | None) -> list[bytes]:
-    """One HTTP chunk per event, and the end of the body with the last."""
+    """Returns one HTTP chunk per event. The end of the body follows the last event."""
     deltas: list[Mapping[str, object]] = [{"role": "assistant", "content": None if call else ""}]
     if call:
         deltas.append({"tool_calls": [{"index": 0, **call}]})
@@ -89,7 +89,7 @@ def response(model: str, stream: bool, rounds_done: int, tool_name: str) -> list
 
 
 class Connection(asyncio.Protocol):
-    """Just enough HTTP/1.1: POST bodies with a length, kept alive, one at a time."""
+    """A minimal HTTP/1.1 server: POST bodies with a length, one at a time, on open connections."""
 
     transport: asyncio.Transport
 
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         if model.startswith("paced-"):
             self.pacing = asyncio.create_task(self.write_paced(writes))
             return
-        # One write per token, as real servers do; a slow reader may still get several at once.
+        # One write per token, as real servers do. A slow reader may still get several at once.
         for write in writes:
             self.transport.write(write)
 
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve() -> None:
-    """Listens on a free port, prints it to stdout, and stays until stdin closes."""
+    """Listens on a free port, prints the port to stdout, and serves until stdin closes."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)

@@ -13,9 +13,9 @@ def send_mail(to: str, text: str) -> str:
     return "sent"
 
 
-def decide(asked: FunctionCall) -> Approval:
-    """Replaces a dialog: denies mail to everybody and makes other mails more polite."""
-    arguments = asked.arguments
+def decide(mail: FunctionCall) -> Approval:
+    """Denies mail to everybody, and adds a greeting to other mails. A program can ask the user."""
+    arguments = mail.arguments
     assert isinstance(arguments, dict)
     if arguments["to"] == "everybody":
         return Approval(False, reason="That is too many people.")

@@ -16,8 +16,8 @@ async def ask(model: dict[str, Any]) -> str:
 
 
 async def main() -> None:
-    with models() as found:
-        for line in await asyncio.gather(*map(ask, found)):
+    with models() as available:
+        for line in await asyncio.gather(*map(ask, available)):
             print(line)
 
 

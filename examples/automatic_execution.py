@@ -1,4 +1,4 @@
-"""Check that tools are executed: ask for `test_tool`, and read what Windlass logs."""
+"""Check that tools are executed: ask for `test_tool`, and print the log of Windlass."""
 
 import logging
 import os

@@ -7,12 +7,12 @@ from windlass import Client, TextDelta
 
 
 def main() -> None:
-    with models() as found, Client(**found[0]) as client:
+    with models() as available, Client(**available[0]) as client:
         run = client.start(QUESTION, tools=TOOLS)
-        first = list(client.subscribe(run.id))
-        late = list(client.subscribe(run.id, after=first[-1].seq // 2))
-        print(f"{run.id}: {len(first)} events, a late reader had {len(late)} of them")
-        print("".join(event.text for event in first if isinstance(event, TextDelta)))
+        events = list(client.subscribe(run.id))
+        second_half = list(client.subscribe(run.id, after=events[-1].seq // 2))
+        print(f"{run.id}: {len(events)} events; a second reader received {len(second_half)}")
+        print("".join(event.text for event in events if isinstance(event, TextDelta)))
 
 
 if __name__ == "__main__":

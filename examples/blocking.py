@@ -7,8 +7,8 @@ from windlass import Client
 
 
 def main() -> None:
-    with models() as found:
-        for model in found:
+    with models() as available:
+        for model in available:
             with Client(**model) as client:
                 reply = client.generate(QUESTION, tools=TOOLS)
             print(f"{reply.model}: {reply.text}")

@@ -7,8 +7,8 @@ from windlass import Client
 
 
 def main() -> None:
-    with models() as found:
-        for model in found:
+    with models() as available:
+        for model in available:
             with Client(**model) as client:
                 chat = client.chat(tools=TOOLS, system="You are brief.")
                 print(f"{client.model.name}: {chat.send(QUESTION).text}")

@@ -7,7 +7,7 @@ from windlass import Client, ToolAnswer, ToolError, ToolExecutor, ToolJob
 
 
 class AuditedExecutor(ToolExecutor):
-    """Validation, timeouts, retries and error results work as usual."""
+    """Inherits validation, timeouts, retries and error results."""
 
     async def execute(self, job: ToolJob) -> ToolAnswer:
         print(f"  audit: {job.call.name} {job.call.json}")
@@ -17,8 +17,8 @@ class AuditedExecutor(ToolExecutor):
 
 
 def main() -> None:
-    with models() as found:
-        for model in found:
+    with models() as available:
+        for model in available:
             print(model["model"])
             with Client(**model, executor=AuditedExecutor()) as client:
                 print(client.generate(QUESTION, tools=TOOLS).text)

@@ -49,7 +49,7 @@ def calculate(expression: str) -> float:
     try:
         return _value(ast.parse(expression, mode="eval").body)
     except (SyntaxError, KeyError, ZeroDivisionError, RecursionError) as error:
-        raise ToolError(f"cannot work out {expression!r}") from error
+        raise ToolError(f"cannot calculate {expression!r}") from error
 
 
 def _value(node: ast.expr) -> float:

@@ -20,7 +20,7 @@ IN_THE_CHILD = len(sys.argv) == 3
 def get_time(city: str) -> str:
     """The local time in a city. It has no side effects, so it may run again."""
     if IN_THE_CHILD:
-        print("get_time has begun", flush=True)
+        print("get_time has started", flush=True)
         time.sleep(60)  # the process is killed before this ends
     return "18:30"
 
@@ -33,7 +33,7 @@ def child(log: str, model: str) -> None:
         client.generate(QUESTION, tools=TOOLS)
 
 
-def kill_a_child_in_the_middle(log: str, model: dict[str, Any]) -> None:
+def kill_a_child_while_a_tool_runs(log: str, model: dict[str, Any]) -> None:
     command = [sys.executable, __file__, log, json.dumps(model)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -42,14 +42,18 @@ def kill_a_child_in_the_middle(log: str, model: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    with models() as found, tempfile.TemporaryDirectory() as directory:
+    with models() as available, tempfile.TemporaryDirectory() as directory:
         log = f"{directory}/runs.db"
-        kill_a_child_in_the_middle(log, found[0])
-        with Client(**found[0], log=log) as client:
+        kill_a_child_while_a_tool_runs(log, available[0])
+        with Client(**available[0], log=log) as client:
             [run] = client.resume(tools=TOOLS)
             print(run.result().text)
-            begun = [e.call.name for e in client.subscribe(run.id) if isinstance(e, ToolRunStarted)]
-            print(", ".join(f"{name} began {times}x" for name, times in Counter(begun).items()))
+            starts = Counter(
+                event.call.name
+                for event in client.subscribe(run.id)
+                if isinstance(event, ToolRunStarted)
+            )
+            print(", ".join(f"{name} started {times}x" for name, times in starts.items()))
 
 
 if __name__ == "__main__" and IN_THE_CHILD:

@@ -42,7 +42,7 @@ def main() -> None:
     ):
         question: list[ChatCompletionMessageParam] = [{"role": "user", "content": QUESTION}]
         answer = client.chat.completions.create(model="demo", messages=question)
-        print(f"whole: {answer.choices[0].message.content}")
+        print(f"complete: {answer.choices[0].message.content}")
 
         print("streamed: ", end="")
         for chunk in client.chat.completions.create(model="demo", messages=question, stream=True):

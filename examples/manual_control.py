@@ -7,11 +7,11 @@ from windlass import Client
 
 
 def main() -> None:
-    with models() as found:
-        for model in found:
+    with models() as available:
+        for model in available:
             with Client(**model) as client:
                 turn = client.generate(QUESTION, tools=TOOLS, execute_tools=False)
-                print(f"{turn.model} asks for: {', '.join(call.name for call in turn.calls)}")
+                print(f"{turn.model} calls: {', '.join(call.name for call in turn.calls)}")
                 results = client.execute(turn.calls)
                 print(client.generate(turn.follow_up(results), tools=TOOLS).text)
 

@@ -1,4 +1,4 @@
-"""Calls of one turn run in parallel, and results keep the order of the calls."""
+"""Execute the calls of one turn in parallel. The results are in the order of the calls."""
 
 import asyncio
 
@@ -9,18 +9,18 @@ PAGES = ("one", "two", "three", "four")
 
 
 class Library:
-    """Counts how many readers are active at the same time."""
+    """Counts how many pages are being fetched at the same time."""
 
     def __init__(self) -> None:
-        self.readers = self.most_readers = 0
+        self.active = self.max_active = 0
 
     @tool
     async def fetch(self, page: str) -> str:
         """Fetches a page slowly."""
-        self.readers += 1
-        self.most_readers = max(self.most_readers, self.readers)
+        self.active += 1
+        self.max_active = max(self.max_active, self.active)
         await asyncio.sleep(0.1)
-        self.readers -= 1
+        self.active -= 1
         return f"page {page}"
 
 
@@ -30,7 +30,7 @@ async def main() -> None:
     async with AsyncClient(ScriptedModel(script), tools=[library.fetch]) as client:
         reply = await client.generate("Fetch four pages.")
     print([result.output for result in reply.results])
-    print(f"{library.most_readers} at once; {reply.text}")
+    print(f"{library.max_active} at the same time; {reply.text}")
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ def main() -> None:
     registry.register(WEATHER, look_up)
     registry.register(get_time)
     registry.register(calculate)
-    with models() as found:
-        for model in found:
+    with models() as available:
+        for model in available:
             with Client(**model, registry=registry) as client:
                 for tools in ([WEATHER, "get_time", "calculate"], [registry]):
                     reply = client.generate(QUESTION, tools=tools)

@@ -7,8 +7,8 @@ from windlass import Client, Status, TextDelta, ToolRunEnded
 
 
 def main() -> None:
-    with models() as found:
-        for model in found:
+    with models() as available:
+        for model in available:
             with Client(**model) as client, client.stream(QUESTION, tools=TOOLS) as stream:
                 print(f"{client.model.name}: ", end="")
                 for event in stream:

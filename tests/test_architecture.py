@@ -16,12 +16,12 @@ MAX_HOPS = 8
 NAMED = re.compile(r"`((?:[a-z_]+\.)+[a-z_]+)`")
 
 
-def test_there_are_five_ways() -> None:
+def test_the_page_has_five_diagrams() -> None:
     assert len(WAYS) == 5
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.split()[0])
-def test_a_way_has_few_steps_in_modules_that_exist(way: str) -> None:
+def test_a_diagram_has_few_steps_in_modules_that_exist(way: str) -> None:
     steps = [line.split()[0] for line in way.splitlines()]
     assert len(steps) <= MAX_HOPS
     for module in steps:
@@ -57,7 +57,7 @@ def test_the_list_of_modules_is_current() -> None:
     assert made.returncode == 0, made.stderr.decode()
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     rows = re.findall(r"^\| `[^`]+` \|(.*)\|$", MODULES.read_text(), re.MULTILINE)
     assert len(rows) > 200
     assert all(row.strip() for row in rows)

@@ -61,7 +61,7 @@ def test_a_message_converts_to_json_and_back_without_loss(message: Message) -> N
 
 
 @given(parts)
-def test_a_part_converts_to_plain_values_and_back_without_loss(part: Any) -> None:
+def test_a_part_converts_to_json_values_and_back_without_loss(part: Any) -> None:
     assert Part.from_dict(part.to_dict()) == part
 
 
@@ -150,14 +150,14 @@ def test_a_response_as_text_is_its_string_or_compact_json(response: Any, text: s
     assert FunctionResponse("f", response).text == text
 
 
-def test_own_call_ids_differ_from_a_providers() -> None:
+def test_generated_call_ids_differ_from_a_providers_ids() -> None:
     assert is_own_call_id(new_call_id())
     assert not is_own_call_id("call_AbC1234567890123456789Xy")
     assert not is_own_call_id("")
     assert new_call_id() != new_call_id()
 
 
-def test_usage_adds_up() -> None:
+def test_usages_can_be_added() -> None:
     assert Usage(1, 2, 3, 4, 5) + Usage(10, 20, 30, 40, 50) == Usage(11, 22, 33, 44, 55)
 
 

@@ -60,7 +60,7 @@ def _weather_then_answer(request: dict[str, Any]) -> Turn:
     return say("It is sunny.") if tool_results(request) else call("get_weather", city="Paris")
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_have_targets() -> None:
     """`make docs` also checks headings, and the links to the generated pages."""
     for page in PAGES:
         for target in re.findall(r"\]\((?!http)([^)#\s]+)", page.read_text("utf-8")):

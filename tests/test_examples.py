@@ -11,18 +11,18 @@ pytestmark = pytest.mark.process
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ANSWER = "In Paris it is sunny with 22 °C"
-SAYS = {
+EXPECTED = {
     "blocking": ["openai/demo: " + ANSWER, "gemini/demo: " + ANSWER, "-> 42"],
     "streaming": ["openai/demo: Let me look that up.", "gemini/demo: Let me", ANSWER, "[Executing"],
     "async_streaming": ["openai/demo: Let me look that up. " + ANSWER, "gemini/demo: Let me"],
-    "background_run": ["a late reader had", ANSWER],
+    "background_run": ["a second reader received", ANSWER],
     "approvals": ["outbox: ['ada: It works. Kind regards.']", "That is too many people."],
-    "durable_run": [ANSWER, "get_weather began 1x, calculate began 1x, get_time began 2x"],
+    "durable_run": [ANSWER, "get_weather started 1x, calculate started 1x, get_time started 2x"],
     "chat": ["openai/demo: " + ANSWER, "(7 messages so far)"],
     "custom_executor": ['audit: get_time {"city":"Tokyo"}', "The clock is closed today."],
     "registered_tools": ["openai/demo: " + ANSWER, "gemini/demo: " + ANSWER],
-    "parallel_tools": ["['page one', 'page two', 'page three', 'page four']", "4 at once"],
-    "testing_your_tools": ["passed: test_an_unknown_city_is_explained_to_the_model"],
+    "parallel_tools": ["['page one', 'page two', 'page three', 'page four']", "4 at the same time"],
+    "testing_your_tools": ["passed: test_the_model_receives_an_error_for_an_unknown_city"],
     "extract_users": [
         "so far: [User(name='JASON', age=25)",
         "users: [User(name='JASON', age=25), User(name='SARAH', age=30)]",
@@ -32,12 +32,12 @@ SAYS = {
         "block_card=True, risk=8)",
     ],
     "gateway_client": [
-        "whole: Let me look that up. " + ANSWER,
+        "complete: Let me look that up. " + ANSWER,
         "streamed: Let me look that up. " + ANSWER,
     ],
     "automatic_execution": ["[info] test_tool executed", "The tool returned: Hello Hello"],
     "mcp_server": ["the server offers: demo__get_weather", "It is sunny in Paris."],
-    "manual_control": ["gemini/demo asks for: get_weather, get_time, calculate", ANSWER],
+    "manual_control": ["gemini/demo calls: get_weather, get_time, calculate", ANSWER],
 }
 
 
@@ -56,13 +56,13 @@ def outputs() -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-@pytest.mark.parametrize("name", SAYS)
-def test_an_example_runs_as_it_is(outputs: dict[str, str], name: str) -> None:
-    for line in SAYS[name]:
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_example_prints_what_it_promises(outputs: dict[str, str], name: str) -> None:
+    for line in EXPECTED[name]:
         assert line in outputs[name]
 
 
 def test_every_example_is_shown_and_promises_something(outputs: dict[str, str]) -> None:
     helpers = {"demo_tools", "upstream", "run_all"}
     names = {path.stem for path in EXAMPLES.glob("*.py")} - helpers
-    assert set(outputs) == set(SAYS) == names
+    assert set(outputs) == set(EXPECTED) == names

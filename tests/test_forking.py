@@ -64,7 +64,7 @@ def run(folder: Path, *options: str, **files: str) -> subprocess.CompletedProces
     )
 
 
-def test_every_report_of_a_worker_arrives(tmp_path: Path) -> None:
+def test_every_report_of_a_test_worker_arrives(tmp_path: Path) -> None:
     done = run(tmp_path, "-v")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
     assert "2 failed, 4 passed, 1 warning" in done.stdout

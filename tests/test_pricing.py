@@ -68,7 +68,7 @@ def test_a_float_is_the_number_that_was_written() -> None:
     assert price.cost(Usage(30_000_000, 0, 30_000_000)) == 3
 
 
-def test_a_provider_that_reports_too_many_cached_tokens_costs_no_less_than_nothing() -> None:
+def test_cached_tokens_above_the_input_count_as_the_whole_input() -> None:
     assert Price(input=2, output=1, cached_input=1).cost(Usage(1_000_000, 0, 0, 5_000_000)) == 1
 
 
@@ -78,7 +78,7 @@ def test_a_usage_without_a_price_has_no_cost() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), "free", True, None, "1e99"])
-def test_a_price_that_is_no_price_is_refused(wrong: Any) -> None:
+def test_an_invalid_price_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="the price of input must"):
         Price(input=wrong, output=1)
 

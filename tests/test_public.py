@@ -22,7 +22,7 @@ def test_every_public_name_is_there_and_listed_once() -> None:
         assert getattr(windlass, name) is not None
 
 
-def test_the_fixed_names_stay() -> None:
+def test_the_names_of_the_specification_exist() -> None:
     fixed = (
         "tool Client AsyncClient WindlassError ModelError StreamCut RoundLimitExceeded ToolError"
         " ConfigError"
@@ -46,7 +46,7 @@ def test_the_fixed_names_stay() -> None:
         "windlass.emulation.parser",
     ],
 )
-def test_importing_windlass_and_making_tools_stays_light(heavy: str) -> None:
+def test_importing_windlass_and_creating_tools_loads_no_large_module(heavy: str) -> None:
     program = f"""
 import sys, windlass
 @windlass.tool(cache=1)

@@ -156,7 +156,7 @@ def test_hidden_parameters_are_not_declared():
     assert list(properties_of(hidden)) == ["a"]
 
 
-def test_star_args_are_ignored_and_star_kwargs_open_the_schema():
+def test_args_are_ignored_and_kwargs_allow_additional_properties():
     assert list(properties_of(samples.all_kinds)) == ["a", "b", "c"]
     assert schema_of(samples.all_kinds)["additionalProperties"] == {"type": "integer"}
     assert schema_of(samples.open_ended)["additionalProperties"] is True
@@ -246,7 +246,7 @@ def test_a_type_without_a_json_schema_is_refused_with_the_parameter_named():
         schema_of(h)
 
 
-def test_a_place_in_a_schema_is_found_through_references_and_alternatives():
+def test_a_path_in_a_schema_is_found_through_references_and_alternatives():
     schema = schema_of(samples.nested)
     assert schema_at(schema, ("c", "children", 3, "value")) == {"type": "integer"}
     assert schema_at(schema, ("b", "any", "near", 0, "street")) == {"type": "string"}

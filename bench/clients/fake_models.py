@@ -16,8 +16,8 @@ SERVER_TOOL = "get_weather"
 ANSWER = "It is 21 degrees in Paris."
 MODELS = {
     "obedient": "calls the server tool once, then does what tool_choice says",
-    "eager": "calls the server tool whenever tool_choice lets it",
-    "talker": "calls the server tool once, then answers in words, whatever tool_choice says",
+    "eager": "calls the server tool whenever tool_choice allows it",
+    "talker": "calls the server tool once, then answers with text, whatever tool_choice says",
 }
 
 
@@ -26,7 +26,7 @@ def upstream() -> FakeOpenAI:
 
 
 def _turn(body: Body) -> Turn:
-    """The turn of the model that `body` names."""
+    """Returns the next turn of the model that `body` names."""
     tools: dict[str, Body] = {
         tool["function"]["name"]: tool["function"] for tool in body.get("tools") or []
     }
@@ -44,7 +44,7 @@ def _turn(body: Body) -> Turn:
 
 
 def _forced(body: Body, tools: dict[str, Body]) -> list[str]:
-    """The tools of which one must be called; empty if the model may answer with text."""
+    """Returns the tools of which the model must call one; empty if it may answer with text."""
     match body.get("tool_choice"):
         case "required":
             return list(tools)
@@ -57,7 +57,7 @@ def _forced(body: Body, tools: dict[str, Body]) -> list[str]:
 
 
 def _server_tool_ran(body: Body) -> bool:
-    """Whether the question has a result of the server tool: as a message, or written as text."""
+    """Whether there is a result of the server tool after the question, as a message or as text."""
     since: list[Body] = []
     for message in body["messages"]:
         is_question = message["role"] == "user" and "<tool_response" not in str(message["content"])
@@ -67,7 +67,7 @@ def _server_tool_ran(body: Body) -> bool:
 
 
 def _call_schema(body: Body) -> Body | None:
-    """The schema that forces a model without native function calling to make a call."""
+    """Returns the schema that forces a model without native function calling to make a call."""
     schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema", {})
     return schema if "arguments" in str(schema) else None
 

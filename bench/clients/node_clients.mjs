@@ -1,6 +1,7 @@
-// The Node clients: each demands a call of its own tool, and must get it.
+// The Node clients. Each forces a call of its own tool, and must receive the call.
 //
-// `node node_clients.mjs NAME BASE_URL MODEL...` prints one JSON object a line: model, way, error.
+// `node node_clients.mjs NAME BASE_URL MODEL...` prints one JSON object per line, with model, method
+// and error.
 
 import assert from "node:assert/strict";
 
@@ -112,7 +113,7 @@ const CLIENTS = {
 
 const [name, url, ...models] = process.argv.slice(2);
 for (const model of models) {
-  for (const [way, ask] of Object.entries(CLIENTS[name](url, model))) {
+  for (const [method, ask] of Object.entries(CLIENTS[name](url, model))) {
     let error = "";
     try {
       await ask();
@@ -120,6 +121,6 @@ for (const model of models) {
       console.error(problem);
       error = `${problem.name}: ${problem.message}`;
     }
-    console.log(JSON.stringify({ model, way, error }));
+    console.log(JSON.stringify({ model, method, error }));
   }
 }

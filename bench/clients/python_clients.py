@@ -1,11 +1,11 @@
-"""The Python clients: each demands a call of its own tool, and must get it.
+"""The Python clients. Each forces a call of its own tool, and must receive the call.
 
-`python python_clients.py NAME BASE_URL MODEL...` prints one JSON
-object on each line: model, method, error.
+`python python_clients.py NAME BASE_URL MODEL...` prints one JSON object per line, with model,
+method and error.
 """
 
 # pyright: reportMissingImports=false
-# Their packages are in a separate environment.
+# The packages of the clients are in a separate environment.
 
 import asyncio
 import json
@@ -44,10 +44,10 @@ ALLOWED: Any = {
     "allowed_tools": {"mode": "required", "tools": [NAMED]},
 }
 
-Way = tuple[str, Callable[[], None]]
+Method = tuple[str, Callable[[], None]]
 
 
-def openai_python(url: str, model: str) -> Iterator[Way]:
+def openai_python(url: str, model: str) -> Iterator[Method]:
     from openai import OpenAI
 
     client = OpenAI(base_url=url, api_key="none", max_retries=0)
@@ -78,7 +78,7 @@ def openai_python(url: str, model: str) -> Iterator[Way]:
     yield "allowed_tools", lambda: blocking(ALLOWED)
 
 
-def langchain(url: str, model: str) -> Iterator[Way]:
+def langchain(url: str, model: str) -> Iterator[Method]:
     from langchain.agents import create_agent
     from langchain.agents.structured_output import ToolStrategy
     from langchain_openai import ChatOpenAI
@@ -107,7 +107,7 @@ def langchain(url: str, model: str) -> Iterator[Way]:
     yield "bind_tools, any", bound
 
 
-def llama_index(url: str, model: str) -> Iterator[Way]:
+def llama_index(url: str, model: str) -> Iterator[Method]:
     from llama_index.core.program import FunctionCallingProgram
     from llama_index.core.prompts import PromptTemplate
     from llama_index.core.tools import FunctionTool
@@ -154,7 +154,7 @@ def llama_index(url: str, model: str) -> Iterator[Way]:
     yield "stream_chat_with_tools, tool_required", streamed
 
 
-def pydantic_ai(url: str, model: str) -> Iterator[Way]:
+def pydantic_ai(url: str, model: str) -> Iterator[Method]:
     from pydantic_ai import Agent, ToolOutput
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -176,7 +176,7 @@ def pydantic_ai(url: str, model: str) -> Iterator[Way]:
     yield "ToolOutput, streamed", streamed
 
 
-def openai_agents(url: str, model: str) -> Iterator[Way]:
+def openai_agents(url: str, model: str) -> Iterator[Method]:
     import agents
     from openai import AsyncOpenAI
 
@@ -191,7 +191,7 @@ def openai_agents(url: str, model: str) -> Iterator[Way]:
 
     def agent_of(behaviour: Any) -> Any:
         reported.clear()
-        # Made for each run: a client of httpx belongs to one event loop.
+        # Created for each run, because a client of httpx belongs to one event loop.
         client = AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
         return agents.Agent(
             name="reporter",
@@ -227,7 +227,7 @@ def openai_agents(url: str, model: str) -> Iterator[Way]:
     yield "required, streamed", streamed
 
 
-def instructor(url: str, model: str) -> Iterator[Way]:
+def instructor(url: str, model: str) -> Iterator[Method]:
     import instructor as package
     from openai import OpenAI
 
@@ -245,7 +245,7 @@ def instructor(url: str, model: str) -> Iterator[Way]:
     yield "Mode.TOOLS_STRICT", lambda: asked(package.Mode.TOOLS_STRICT)
 
 
-def smolagents(url: str, model: str) -> Iterator[Way]:
+def smolagents(url: str, model: str) -> Iterator[Method]:
     from smolagents import OpenAIServerModel, ToolCallingAgent
     from smolagents.monitoring import LogLevel
 
@@ -260,7 +260,7 @@ def smolagents(url: str, model: str) -> Iterator[Way]:
     yield "ToolCallingAgent", run
 
 
-CLIENTS: dict[str, Callable[[str, str], Iterator[Way]]] = {
+CLIENTS: dict[str, Callable[[str, str], Iterator[Method]]] = {
     "openai": openai_python,
     "langchain": langchain,
     "llama-index": llama_index,
@@ -274,14 +274,14 @@ CLIENTS: dict[str, Callable[[str, str], Iterator[Way]]] = {
 def main() -> None:
     name, url, *models = sys.argv[1:]
     for model in models:
-        for way, ask in CLIENTS[name](url, model):
+        for method, ask in CLIENTS[name](url, model):
             try:
                 ask()
                 error = ""
             except Exception as problem:  # noqa: BLE001 - each client has its own errors
                 traceback.print_exc()
                 error = f"{type(problem).__name__}: {problem}"
-            print(json.dumps({"model": model, "way": way, "error": error}), flush=True)
+            print(json.dumps({"model": model, "method": method, "error": error}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Real clients that demand a call (`tool_choice`) from a gateway that has a server tool.
+"""Tests a gateway that has a server tool with real clients that force a call of their own tool.
 
-Prints a table: each method of each client against models that treat `tool_choice`
-differently. Exits
-with 1 if a client did not get its call. `run.py NAME...` runs those clients alone; `--verbose`
+Prints a table: each method of each client, with models that treat `tool_choice` differently. Exits
+with 1 if a client did not receive its call. `run.py NAME...` runs only these clients. `--verbose`
 prints their error output.
 """
 
@@ -36,23 +35,23 @@ PYTHON_CLIENTS = (
 NODE_CLIENTS = ("openai-node", "ai-sdk (openai-compatible)", "ai-sdk (openai)")
 START_SECONDS = 60
 CLIENT_SECONDS = 300
-# More than any client needs, and few enough that the limit is tested too.
+# More rounds than any client needs, but few, so that the limit is tested too.
 MAX_ROUNDS = 3
 
 
 def main() -> int:
     arguments = _arguments()
     failed = 0
-    print("| client | way | " + " | ".join(MODELS) + " |")
+    print("| client | method | " + " | ".join(MODELS) + " |")
     print("|---|---|" + "---|" * len(MODELS))
     with upstream() as fake, _gateway(fake.base_url) as url:
         for client in arguments.clients:
             results = _run(client, url, verbose=arguments.verbose)
-            for way in dict.fromkeys(way for _, way in results):
-                errors = [results.get((model, way), "no answer") for model in MODELS]
+            for method in dict.fromkeys(method for _, method in results):
+                errors = [results.get((model, method), "no answer") for model in MODELS]
                 failed += sum(map(bool, errors))
                 cells = [f"failed: {_short(error)}" if error else "ok" for error in errors]
-                print(f"| {client} | {way} | " + " | ".join(cells) + " |", flush=True)
+                print(f"| {client} | {method} | " + " | ".join(cells) + " |", flush=True)
             if not results:
                 failed += 1
                 print(f"| {client} | could not be started |" + " |" * len(MODELS), flush=True)
@@ -73,7 +72,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(client: str, url: str, *, verbose: bool) -> dict[tuple[str, str], str]:
-    """The error of each model and method; empty if there is none."""
+    """Returns the error of each model and method; empty if there is none."""
     command = (
         [NODE, HERE / "node_clients.mjs"]
         if client in NODE_CLIENTS
@@ -93,17 +92,17 @@ def _run(client: str, url: str, *, verbose: bool) -> dict[tuple[str, str], str]:
     except subprocess.TimeoutExpired:
         return {}
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {(line["model"], line["way"]): line["error"] for line in lines}
+    return {(line["model"], line["method"]): line["error"] for line in lines}
 
 
 def _short(error: str) -> str:
-    """One line that fits into a cell of a table."""
+    """Returns the error as one line that fits into a cell of a table."""
     return " ".join(error.replace("|", "/").split())[:80]
 
 
 @contextmanager
 def _gateway(upstream_url: str) -> Iterator[str]:
-    """`windlass serve` in a separate process, as a user starts it."""
+    """Starts `windlass serve` in a separate process, and yields its address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:

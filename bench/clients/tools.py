@@ -1,4 +1,4 @@
-"""The server tool of the gateway that the clients ask."""
+"""The server tool of the gateway in the test of real clients."""
 
 from windlass import tool
 

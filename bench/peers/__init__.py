@@ -1,1 +1,1 @@
-"""The peers: each runs one prompt with one tool to its end, blocking and streaming."""
+"""The peers of Windlass. Each executes a prompt with one tool, blocking and streaming."""

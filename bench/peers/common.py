@@ -1,10 +1,11 @@
-"""The task of every peer: its prompt and its tool."""
+"""The prompt and the tool of all peers."""
 
 import time
 from typing import Any, Protocol
 
 PROMPT = "What is the weather in these cities?"
-MARKS: list[float] = []  # the process's CPU clock at each tool run: the cost of each round
+MARKS: list[float] = []
+"""The CPU time of the process at each execution of the tool, which shows the cost of a round."""
 
 
 async def get_weather(city: str) -> dict[str, object]:
@@ -30,7 +31,7 @@ def weather(city: str) -> dict[str, object]:
     return {"city": city, "celsius": 21, "sky": "clear"}
 
 
-# The hand-written loops declare what Windlass derives from the signature.
+# Windlass derives this from the function. The loops of the other peers need it.
 DECLARATION: Any = {
     "type": "function",
     "function": {
@@ -46,7 +47,7 @@ DECLARATION: Any = {
 
 
 class AsyncPeer(Protocol):
-    """`plain` asks for the plain function as the tool instead of the async one."""
+    """With `plain`, the tool is the sync function instead of the async one."""
 
     async def answer(self, model: str, plain: bool) -> str: ...
     async def stream(self, model: str) -> str: ...

@@ -1,4 +1,4 @@
-"""The floor: a hand loop on aiohttp. Each message is encoded once, and its bytes are sent again."""
+"""The floor: a minimal loop on aiohttp. It encodes each message once and sends its bytes again."""
 
 import json
 

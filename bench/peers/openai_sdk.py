@@ -1,4 +1,4 @@
-"""The official openai SDK in the hand loop of its documentation, async and sync."""
+"""The official openai SDK with the loop of its documentation, async and sync."""
 
 import json
 from typing import Any

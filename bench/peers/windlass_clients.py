@@ -1,4 +1,4 @@
-"""Windlass itself, async and sync: one client for each model's name, as a program would have."""
+"""Windlass, async and sync, with one client for each model, as in a real program."""
 
 from windlass import AsyncClient, Client
 from windlass.events import TextDelta

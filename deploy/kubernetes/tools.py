@@ -1,4 +1,4 @@
-"""The tools of the worker. Replace them with your own."""
+"""The worker's tools. Replace them with your own."""
 
 from windlass import tool
 

@@ -13,12 +13,12 @@ pytestmark = pytest.mark.sweep
 KINDS = {"string", "integer", "number", "boolean", "array", "object", None}
 
 
-def test_every_gold_call_is_read() -> None:
+def test_every_reference_call_is_read() -> None:
     assert len(cases()) == 2501
     assert sum(len(case.calls) for case in cases()) == 3302
 
 
-def test_every_gold_call_is_for_a_tool_that_its_case_declares() -> None:
+def test_every_reference_call_uses_a_tool_that_its_case_declares() -> None:
     for case in cases():
         assert {call.name for call in case.calls} <= {tool.name for tool in case.tools}, case.id
 
@@ -64,7 +64,7 @@ def test_types_of_other_languages_get_their_json_names() -> None:
     }
 
 
-def test_every_gold_call_fits_its_declaration() -> None:
+def test_every_reference_call_matches_its_declaration() -> None:
     for case in cases():
         properties = {tool.name: tool.parameters["properties"] for tool in case.tools}
         for call in case.calls:
@@ -72,7 +72,7 @@ def test_every_gold_call_fits_its_declaration() -> None:
                 assert jsonschema_rs.is_valid(properties[call.name][name], value), case.id
 
 
-def test_a_declaration_gives_way_to_its_gold_call() -> None:
+def test_a_declaration_is_corrected_by_its_reference_call() -> None:
     tool = FunctionDeclaration("f", "", {"properties": {"n": {"type": "integer"}, "any": {}}})
     calls = [("f", {"n": "many", "any": 1.5, "new": True}), ("g", {"n": False})]
     assert declared(tool, calls).parameters["properties"] == {
@@ -82,20 +82,20 @@ def test_a_declaration_gives_way_to_its_gold_call() -> None:
     }
 
 
-def test_a_declaration_takes_null_where_its_gold_call_gives_it() -> None:
+def test_a_declaration_accepts_null_where_its_reference_call_passes_it() -> None:
     tool = FunctionDeclaration("f", "", {"properties": {"n": {"type": "integer"}}})
     assert declared(tool, [("f", {"n": None})]).parameters["properties"] == {
         "n": {"anyOf": [{"type": "integer"}, {"type": "null"}]}
     }
 
 
-def test_a_gold_call_without_names_goes_by_the_order_of_the_parameters() -> None:
+def test_a_reference_call_without_names_uses_the_order_of_the_parameters() -> None:
     [*_, turn, _] = World(tasks()[0]).gold
     assert turn == [("sort", {"file_name": "final_report.pdf"})]
 
 
 @pytest.mark.parametrize("expression", ["f", "a.b()", "f(x=g())", "f(**{})", "f(x)"])
-def test_a_gold_call_is_a_name_and_literals_only(expression: str) -> None:
+def test_a_reference_call_is_a_name_with_literals(expression: str) -> None:
     with pytest.raises(ValueError, match=r"not a|malformed"):
         parsed_call(expression, ["x"])
 

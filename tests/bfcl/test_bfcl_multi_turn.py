@@ -23,14 +23,14 @@ SAMPLE = tasks() if WHOLE_BFCL else tasks()[::4]
 
 
 @pytest.mark.parametrize("task", SAMPLE, ids=lambda task: task.id)
-async def test_a_task_ends_where_its_gold_calls_lead(task: Task) -> None:
+async def test_a_task_ends_in_the_state_of_its_reference_calls(task: Task) -> None:
     world = World(task)
     replies = await _blocking(task, world)
     _check(task, world, replies)
 
 
 @pytest.mark.parametrize("task", SAMPLE[::10], ids=lambda task: task.id)
-async def test_a_streamed_task_ends_there_too(task: Task) -> None:
+async def test_a_streamed_task_ends_in_the_same_state(task: Task) -> None:
     world = World(task)
     replies = await _streamed(task, world)
     _check(task, world, replies)

@@ -38,12 +38,12 @@ def test_every_wanted_format_can_be_written() -> None:
 
 
 @pytest.mark.parametrize("format", TEMPLATES)
-def test_gold_calls_come_back_from_the_text_of_a_named_format(format: str) -> None:
+def test_reference_calls_are_read_from_text_in_a_named_format(format: str) -> None:
     _check(format, EVERY, lambda case, text: _problem(case, text, format))
 
 
 @pytest.mark.parametrize("format", TEMPLATES)
-def test_gold_calls_come_back_from_pieces_of_an_unnamed_format(format: str) -> None:
+def test_reference_calls_are_read_from_pieces_in_a_detected_format(format: str) -> None:
     _check(format, EVERY_IN_PIECES, lambda case, text: _problem(case, _pieces(text), "auto"))
 
 

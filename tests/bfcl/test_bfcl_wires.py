@@ -60,7 +60,7 @@ class Gateway:
 @ingresses
 @forms
 @parts
-async def test_gold_calls_reach_the_client_and_come_back(
+async def test_reference_calls_reach_the_client_and_their_results_return(
     ingress: Ingress, streamed: bool, part: int
 ) -> None:
     start = random.Random(f"{ingress.name} {streamed}").randrange(EVERY)

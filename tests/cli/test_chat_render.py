@@ -79,7 +79,7 @@ ANY_TEXT = st.text(st.characters(), max_size=60) | st.sampled_from(
 
 @settings(max_examples=examples(50), deadline=None)
 @given(ANY_TEXT, ANY_TEXT, any_json)
-def test_no_text_of_models_or_tools_steers_the_terminal(
+def test_no_text_of_models_or_tools_controls_the_terminal(
     text: str, other: str, value: object
 ) -> None:
     failed = card(text, other, state="failed", outcome="error", result=other, value=other)

@@ -82,7 +82,7 @@ async def test_a_question_may_have_several_lines(keys: str) -> None:
     assert chat.asked(0)[0]["content"] == "a\nb"
 
 
-async def test_an_empty_line_asks_nothing() -> None:
+async def test_an_empty_line_sends_nothing() -> None:
     chat = await talk([], f"\r  \r{CTRL_D}")
     assert chat.fake.requests == []
 
@@ -101,7 +101,7 @@ async def test_bytes_that_are_no_text_do_not_break_the_question() -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "n", "no", "N"])
-async def test_without_a_yes_a_tool_is_denied(answer: str) -> None:
+async def test_without_an_approval_a_tool_is_denied(answer: str) -> None:
     script = [call("delete_file", path="a"), "I did not."]
     chat = await talk(script, f"Delete a\r{answer}\r{CTRL_D}", tools=[delete_file])
     assert deleted == []
@@ -110,14 +110,14 @@ async def test_without_a_yes_a_tool_is_denied(answer: str) -> None:
 
 
 @pytest.mark.parametrize("answer", ["y", "yes", " Y "])
-async def test_with_a_yes_a_tool_runs(answer: str) -> None:
+async def test_an_approved_tool_runs(answer: str) -> None:
     script = [call("delete_file", path="a"), "Done."]
     chat = await talk(script, f"Delete a\r{answer}\r{CTRL_D}", tools=[delete_file])
     assert deleted == ["a"]
     assert "✔ delete_file" in chat.shown
 
 
-async def test_ctrl_d_at_the_question_is_no() -> None:
+async def test_ctrl_d_at_the_question_denies_the_call() -> None:
     script = [call("delete_file", path="a"), "I did not."]
     await talk(script, f"Delete a\r{CTRL_D}{CTRL_D}", tools=[delete_file])
     assert deleted == []
@@ -153,7 +153,7 @@ async def test_edited_arguments_that_the_tool_refuses_are_not_taken() -> None:
     assert deleted == ["z"]
 
 
-async def test_leaving_the_editor_is_no() -> None:
+async def test_closing_the_editor_denies_the_call() -> None:
     script = [call("delete_file", path="a"), "I did not."]
     await talk(script, f"Delete a\re\r\x15{CTRL_D}{CTRL_D}", tools=[delete_file])
     assert deleted == []
@@ -289,7 +289,9 @@ async def test_instructions_can_be_changed_and_taken_away() -> None:
     assert "There are no instructions." in chat.shown
 
 
-async def test_another_model_hears_the_same_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_model_continues_the_same_conversation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with FakeOpenAI(["I am other."]) as other:
         monkeypatch.setenv("OPENAI_BASE_URL", other.base_url)
         keys = "Hi\r/model openai/other\rWho are you?\r/model\r/quit\r"

@@ -232,7 +232,7 @@ def test_a_narrower_terminal_has_one_card_that_fits(home: Path) -> None:
         assert seen.count("╭") == seen.count("╰") == 1
 
 
-def test_sequences_of_a_tool_are_shown_and_not_obeyed(home: Path) -> None:
+def test_control_sequences_of_a_tool_are_shown_and_not_executed(home: Path) -> None:
     script = [call("read_page"), "Model: \x1b[2J\x1b[8mhidden"]
     with chatting(home, script) as terminal:
         terminal.type("Read it", "Enter")

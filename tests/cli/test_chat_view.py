@@ -128,7 +128,7 @@ def test_the_next_turn_has_a_row_of_its_own() -> None:
     assert [len(row.cards) for row in view.blocks if isinstance(row, CardRow)] == [1, 1]
 
 
-def test_a_card_asks_and_shows_the_arguments_that_a_person_put_in_place() -> None:
+def test_a_card_asks_and_shows_the_edited_arguments() -> None:
     view = view_of(*asked(0, PARIS), ApprovalRequested(PARIS))
     assert only_card(view).state == "asking"
     view.add(ApprovalResolved("c1", True, {"city": "Rome"}))
@@ -167,7 +167,7 @@ def test_a_stop_says_what_was_cancelled_and_what_may_have_had_an_effect() -> Non
     )
 
 
-def test_a_stop_before_any_tool_is_one_word() -> None:
+def test_a_stop_before_any_tool_is_one_line() -> None:
     view = view_of(TextDelta("One"), RunEnded("stopped"))
     assert view.blocks == [Speech("One", done=True), Notice("Stopped.", "warning")]
 
@@ -270,7 +270,7 @@ def test_a_block_is_not_split(text: str) -> None:
     assert complete_length(text) == 0
 
 
-def test_a_closed_fence_can_be_cut_behind() -> None:
+def test_a_block_may_end_after_a_closed_fence() -> None:
     code = "```python\na = 1\n\nb = 2\n```\n\n"
     assert complete_length(f"{code}Then.\n") == len(code)
 
@@ -281,7 +281,7 @@ MARKDOWN = st.lists(
 
 
 @given(MARKDOWN, st.integers(1, 7))
-def test_no_letter_is_lost_however_the_text_is_cut_into_pieces(text: str, size: int) -> None:
+def test_no_character_is_lost_however_the_text_is_split(text: str, size: int) -> None:
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     view = view_of(*(TextDelta(piece) for piece in pieces), RunEnded("answer"))
     assert "".join(block.text for block in view.blocks if isinstance(block, Speech)) == text

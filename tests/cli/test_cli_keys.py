@@ -26,7 +26,7 @@ def test_the_key_is_alone_on_stdout_and_stderr_is_toml_for_the_file(
     assert key not in err
 
 
-def test_a_key_without_a_name_gets_one_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_without_a_name_gets_a_generated_name(capsys: pytest.CaptureFixture[str]) -> None:
     names: set[str] = set()
     for _ in range(2):
         assert main(["keys", "new"]) == 0
@@ -35,9 +35,7 @@ def test_a_key_without_a_name_gets_one_of_its_own(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("name", ["", "a\nb"])
-def test_a_name_that_cannot_be_one_is_refused(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_invalid_name_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["keys", "new", "--name", name]) == 2
     out, err = capsys.readouterr()
     assert (out, "--name must not be empty" in err) == ("", True)

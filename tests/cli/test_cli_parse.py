@@ -54,7 +54,7 @@ def jsonl(*lines: Any) -> str:
     return "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
 
 
-def test_text_in_calls_out(program: Program) -> None:
+def test_a_text_with_calls_is_parsed_to_json(program: Program) -> None:
     code, out, _ = program("parse", stdin=f"Let me look: {CALL}")
     assert code == 0
     answer = json.loads(out)
@@ -63,7 +63,7 @@ def test_text_in_calls_out(program: Program) -> None:
     assert answer["calls"] == [{"name": "get_weather", "arguments": {"city": "Paris"}}]
 
 
-def test_text_without_calls_comes_out_as_it_is(program: Program) -> None:
+def test_text_without_calls_is_unchanged(program: Program) -> None:
     text = "Grüße <b>an</b> alle\r\n{nothing}\n"
     code, out, _ = program("parse", stdin=text)
     assert (code, json.loads(out)) == (0, {"content": text, "calls": []})
@@ -218,7 +218,7 @@ def test_each_line_is_answered_before_the_next_is_asked() -> None:
 
 
 @pytest.mark.process
-def test_a_reader_that_has_seen_enough_is_no_failure_of_ours() -> None:
+def test_a_closed_stdout_is_not_a_failure() -> None:
     many = jsonl(*[{"text": "x" * 1000}] * 500)
     with subprocess.Popen(
         [sys.executable, "-m", "windlass", "parse", "--jsonl"],

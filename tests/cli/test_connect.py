@@ -229,7 +229,7 @@ def test_a_file_that_is_no_settings_is_refused(text: str) -> None:
         claude_settings(text, ADDRESS)
 
 
-def test_claude_code_is_proven_over_the_messages_api(
+def test_claude_code_is_tested_over_the_messages_api(
     connect: Connect, url: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(here / "claude"))
@@ -276,7 +276,7 @@ def test_another_way_to_sign_in_to_gemini_stays() -> None:
         gemini_settings(json.dumps(mine), ADDRESS)
 
 
-def test_gemini_cli_is_proven_over_gemini_s_api(
+def test_gemini_cli_is_tested_over_gemini_s_api(
     connect: Connect, url: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GEMINI_CLI_HOME", str(here))
@@ -293,7 +293,7 @@ def test_gemini_cli_is_proven_over_gemini_s_api(
 # The command.
 
 
-def test_without_write_the_settings_are_printed_and_proven(
+def test_without_write_the_settings_are_printed_and_tested(
     connect: Connect, url: str, home: Path
 ) -> None:
     ran = connect("--url", url, "--model", "fast")

@@ -302,7 +302,7 @@ async def test_codex_gets_an_answer_of_the_model_on_this_machine(
 
 
 @pytest.mark.process
-def test_ctrl_c_ends_the_demo_with_a_farewell_and_the_documented_exit_code(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_demo_with_a_last_line_and_the_documented_exit_code(tmp_path: Path) -> None:
     log = tmp_path / "stderr"
     environ = {**os.environ, "WINDLASS_STATE_DIR": str(tmp_path), "OMP_THREAD_LIMIT": "1"}
     command = [sys.executable, "-m", "windlass", "demo", "--port", "0", "--model", "smol"]
@@ -319,7 +319,7 @@ def test_ctrl_c_ends_the_demo_with_a_farewell_and_the_documented_exit_code(tmp_p
     assert '"level"' not in text  # no log lines
 
 
-def test_the_demo_prints_its_address_first_logs_no_requests_and_says_farewell(
+def test_the_demo_prints_its_address_first_logs_no_requests_and_prints_a_last_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     levels: list[str] = []
@@ -382,7 +382,7 @@ def test_the_demo_keeps_its_runs_where_a_user_s_programs_keep_such_files(
     assert (tmp_path / "windlass").is_dir()
 
 
-def test_without_a_place_for_its_runs_the_demo_goes_without(
+def test_without_a_writable_folder_the_demo_stores_no_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()

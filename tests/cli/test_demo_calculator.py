@@ -43,7 +43,7 @@ def test_arithmetic_is_right(text: str, value: float) -> None:
         ("10 % 3 * 2", 2),
     ],
 )
-def test_percentages_mean_what_people_mean(text: str, value: float) -> None:
+def test_percentages_are_calculated_as_people_expect(text: str, value: float) -> None:
     assert value_of(text) == value
 
 

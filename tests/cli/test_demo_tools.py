@@ -59,7 +59,7 @@ async def test_units_are_converted(value: float, given: str, wanted: str, conver
     assert answer["value"] == value
 
 
-async def test_a_length_is_no_weight() -> None:
+async def test_units_of_different_kinds_are_not_converted() -> None:
     answer = await answer_of("convert_units", value=1, from_unit="mile", to_unit="kg")
     assert answer == "Cannot convert 'mile' to 'kg'."
 

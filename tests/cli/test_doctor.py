@@ -123,9 +123,7 @@ def test_a_key_is_enough_and_its_value_is_not_shown(
     )
 
 
-def test_a_key_that_cannot_be_one_is_a_problem(
-    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_key_is_a_problem(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\u2026")
     check = doctor()["openai/"]
     assert check["state"] == "problem"

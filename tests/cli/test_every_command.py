@@ -179,7 +179,7 @@ def test_serve_listens(upstream: Upstream) -> None:
 @real_use_of("connect codex")
 @real_use_of("connect claude")
 @real_use_of("connect gemini")
-def test_connect_proves_that_a_gateway_answers(upstream: Upstream, here: Path) -> None:
+def test_connect_tests_that_a_gateway_answers(upstream: Upstream, here: Path) -> None:
     upstream("connected", "connected", "connected")
     with serving("serve", "--port", "0", until="Windlass listens on ") as line:
         address = line.split("Windlass listens on ")[1].strip()
@@ -230,7 +230,7 @@ def test_init_writes_what_check_config_accepts(here: Path) -> None:
 
 
 @real_use_of("doctor")
-def test_doctor_looks_around(upstream: Upstream) -> None:
+def test_doctor_checks_the_installation(upstream: Upstream) -> None:
     upstream()
     assert json.loads(done("doctor", "--json"))["ready"] is True
 

@@ -17,7 +17,7 @@ class ApprovedCall:
         return UserDecision(approved=question.name == "ask")
 
 
-async def test_a_yes_over_mcp_is_to_the_call_and_to_nothing_that_its_tool_asks() -> None:
+async def test_an_approval_over_mcp_covers_only_the_call() -> None:
     asked: list[bool] = []
 
     @tool(approve=True)

@@ -80,7 +80,7 @@ def test_a_provider_whose_variables_are_set_is_usable_and_no_value_is_shown(
     assert all(variables[0] in models[name]["because"] for name in names)
 
 
-def test_a_token_alone_does_not_do_for_vertex(
+def test_a_token_alone_is_not_enough_for_vertex(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VERTEX_ACCESS_TOKEN", KEY)
@@ -96,7 +96,7 @@ def test_a_server_of_ones_own_needs_no_key(
     assert listed(capfd)["openai/..."]["because"] == "OPENAI_BASE_URL is set"
 
 
-def test_an_address_that_is_none_is_not_repeated(
+def test_an_invalid_address_is_not_repeated(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", KEY)

@@ -63,13 +63,13 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ),
     ],
 )
-def test_a_mistyped_word_is_answered_with_the_right_one(
+def test_a_mistyped_word_gets_a_suggestion(
     words: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert refusal(capsys, *words.split()) == said
 
 
-def test_a_command_like_no_other_is_answered_with_all_of_them(
+def test_an_unknown_command_lists_all_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     said = refusal(capsys, "zzzz")

@@ -14,9 +14,7 @@ from windlass.runs.sqlite import SQLiteLog
 from windlass.testing import Gate, Turn, call, calls, refuse, say, slow
 
 
-def test_the_answer_is_all_of_stdout_and_the_story_is_on_stderr(
-    upstream: Upstream, run: Run
-) -> None:
+def test_stdout_has_only_the_answer_and_stderr_the_rest(upstream: Upstream, run: Run) -> None:
     upstream(call("get_weather", city="Paris"), "It is sunny.")
     ran = run("Weather?", "--tools", "tools.py", "--model", "openai/gpt-test")
     assert (ran.code, ran.out) == (0, "It is sunny.\n")
@@ -128,7 +126,7 @@ def test_a_cost_without_a_price_is_refused(upstream: Upstream, run: Run) -> None
     assert "max_cost needs the price of" in ran.error
 
 
-def test_a_time_that_is_up_ends_the_run_with_3(upstream: Upstream, run: Run) -> None:
+def test_an_expired_timeout_ends_the_run_with_3(upstream: Upstream, run: Run) -> None:
     upstream(slow("One two three.", Gate(), after=1))
     ran = run("Count.", "--timeout", "0.2", "-q")
     assert ran.code == 3
@@ -148,7 +146,7 @@ def test_a_configured_limit_that_is_an_error_exits_with_3_too(
     assert json.loads(ran.out)["stop_reason"] == "max_rounds"
 
 
-def test_a_model_that_fails_exits_with_1_and_its_words(upstream: Upstream, run: Run) -> None:
+def test_a_failed_model_exits_with_1_and_its_message(upstream: Upstream, run: Run) -> None:
     upstream(refuse(400, "too hot today"))
     ran = run("Weather?", "-q")
     assert (ran.code, ran.out) == (1, "")
@@ -209,7 +207,7 @@ def test_a_tool_with_approval_is_denied_without_a_terminal(upstream: Upstream, r
 
 
 @pytest.mark.parametrize(("answer", "seen"), [("yes", "paid 5"), ("no", "approvals are off")])
-def test_approvals_can_be_given_and_refused_ahead(
+def test_approvals_can_be_given_and_denied_in_advance(
     upstream: Upstream, run: Run, answer: str, seen: str
 ) -> None:
     fake = upstream(call("pay", amount=5), "Done.")

@@ -57,7 +57,7 @@ def test_a_person_is_asked_at_the_terminal_when_stdin_is_the_prompt(upstream: Up
     assert fake.requests[1].body["messages"][-1]["content"] == "paid 5"
 
 
-def test_a_terminal_is_not_steered_by_the_model(upstream: Upstream) -> None:
+def test_the_model_cannot_control_the_terminal(upstream: Upstream) -> None:
     upstream("\x1b[31mred\x1b]0;title\x07")
     process, terminal = on_a_terminal("run", "Hi", "-q", stdout=None)
     with process, os.fdopen(terminal, "r+b", buffering=0) as screen:

@@ -199,7 +199,7 @@ def test_an_export_goes_to_stdout_without_a_file(runs: Runs) -> None:
     ]
 
 
-def test_a_place_that_cannot_be_written_is_reported(runs: Runs) -> None:
+def test_an_unwritable_export_path_is_reported(runs: Runs) -> None:
     made = keep(["Hi."])
     ran = runs("export", made, "-o", "nowhere/run.json")
     assert ran.code == 2
@@ -313,7 +313,7 @@ def test_stopping_an_ended_run_changes_nothing(runs: Runs) -> None:
     assert (ran.code, ran.error) == (0, f"windlass: {made} has already ended: answer\n")
 
 
-def test_an_interrupted_run_takes_no_orders(runs: Runs) -> None:
+def test_an_interrupted_run_cannot_be_stopped_or_approved(runs: Runs) -> None:
     made = interrupted([call("pay", amount=5)], lambda event: isinstance(event, ApprovalRequested))
     for words in (["stop", made], ["approve", made]):
         ran = runs(*words)

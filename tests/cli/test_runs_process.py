@@ -253,7 +253,7 @@ def test_an_export_is_played_out_of_a_pipe(here: Path) -> None:
     assert (played.returncode, played.stdout) == (0, "It is sünny.\n")
 
 
-def test_a_terminal_gets_colours_and_is_not_steered(here: Path) -> None:
+def test_a_terminal_gets_colours_and_no_control_sequences_of_the_model(here: Path) -> None:
     run_id = keep([call("get_weather", city="\x1b[7mParis"), "\x1b]0;title\x07Sunny."])
     for words in (["show", run_id], ["follow", run_id], ["list"]):
         process, terminal = on_a_terminal("runs", *words, stdout=None)

@@ -71,7 +71,7 @@ def test_only_the_named_runs_are_resumed(upstream: Upstream, resume: Resume) -> 
     assert (left["id"], left["state"]) == (first, "interrupted")
 
 
-def test_the_worst_end_is_the_exit_code(upstream: Upstream, resume: Resume) -> None:
+def test_the_exit_code_is_that_of_the_worst_stop_reason(upstream: Upstream, resume: Resume) -> None:
     for _ in range(2):
         half_said()
     fake = upstream("Fine.")
@@ -82,7 +82,7 @@ def test_the_worst_end_is_the_exit_code(upstream: Upstream, resume: Resume) -> N
     assert len(fake.requests) >= 2
 
 
-def test_a_forgotten_tool_does_not_end_the_run(upstream: Upstream, resume: Resume) -> None:
+def test_a_missing_tool_does_not_end_the_run(upstream: Upstream, resume: Resume) -> None:
     made = interrupted([call("get_weather", city="Paris"), slow("Never.")], answered)
     upstream("It is sunny.")
     ran = resume(made)
@@ -136,7 +136,7 @@ def test_ended_and_active_runs_are_not_resumed(upstream: Upstream, resume: Resum
 
 
 @pytest.mark.parametrize(("answer", "result"), [("yes", "paid 5"), ("no", "denied")])
-def test_an_approval_is_answered_ahead(
+def test_an_approval_can_be_given_in_advance(
     upstream: Upstream, resume: Resume, answer: str, result: str
 ) -> None:
     interrupted([call("pay", amount=5)], lambda event: isinstance(event, ApprovalRequested))

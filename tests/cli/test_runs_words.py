@@ -78,7 +78,7 @@ def test_the_table_has_every_outcome() -> None:
 
 
 @pytest.mark.parametrize("tone", get_args(Tone))
-def test_every_tone_leaves_the_text_as_it_is(tone: Tone) -> None:
+def test_colours_do_not_change_the_text(tone: Tone) -> None:
     assert "sunny" in coloured("sunny", tone)
     assert coloured("", tone) == ""
 
@@ -152,7 +152,7 @@ def test_a_replayed_call_waits_for_no_decision() -> None:
         (RunEnded("deadline"), "no full answer: deadline: the time limit of the run was reached\n"),
     ],
 )
-def test_each_event_has_its_words(event: RunEvent, words: str) -> None:
+def test_each_event_has_its_text(event: RunEvent, words: str) -> None:
     assert words in told(ToolCallEnded(0, PAY), event)[1]
 
 
@@ -180,7 +180,7 @@ def test_no_output_controls_the_terminal_or_breaks_a_line() -> None:
     assert not (set(whole) | set(table)) & set("\x1b\x07")
 
 
-def test_a_run_is_shown_from_what_was_asked_to_how_it_ended() -> None:
+def test_a_run_is_shown_from_its_prompt_to_its_end() -> None:
     record = msgspec.structs.replace(
         RECORD, chat="chat_7", owner="web", ended=RECORD.created + 9.0, reason="answer", events=12,
         size=900,
@@ -256,7 +256,7 @@ def test_long_results_are_cut_unless_all_is_asked_for() -> None:
     assert "y" * 5_000 in whole
 
 
-def test_the_list_is_a_table_for_people_and_whole_for_programs() -> None:
+def test_the_list_is_a_table_or_complete_json() -> None:
     ended = msgspec.structs.replace(RECORD, id="run_b", reason="answer", ended=RECORD.created + 1)
     end = RunEnded("answer", Usage(3, 4, 7), 2)
     runs = [ListedRun(RECORD, interrupted=True), ListedRun(ended, end=end)]
@@ -301,7 +301,7 @@ def test_pauses_are_those_of_the_run_by_its_speed() -> None:
         (7_500.0, "2 h 05 min"),
     ],
 )
-def test_lengths_of_time_are_as_exact_as_it_matters(seconds: float, words: str) -> None:
+def test_durations_have_a_suitable_precision(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 
 
@@ -315,7 +315,7 @@ def test_lengths_of_time_are_as_exact_as_it_matters(seconds: float, words: str) 
         ({"output": "a", "error": "b"}, '{"output":"a","error":"b"}'),
     ],
 )
-def test_a_response_reads_as_the_model_reads_it(
+def test_a_result_is_shown_as_the_model_reads_it(
     response: dict[str, object] | None, text: str
 ) -> None:
     assert response_text(response) == text

@@ -191,7 +191,7 @@ def test_a_gateway_without_keys_is_not_opened_to_others(
 
 
 @pytest.mark.usefixtures("here")
-def test_a_port_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_port_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--port" in complaint(capsys, "--port", "70000")
 
 

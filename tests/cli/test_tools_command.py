@@ -126,14 +126,14 @@ def test_a_schema_is_that_of_the_parameters(tools: Tools) -> None:
     assert schema["properties"]["city"] == {"type": "string", "description": "Its name."}
 
 
-def test_a_schema_can_be_had_as_openai_takes_it(tools: Tools) -> None:
+def test_a_schema_can_be_printed_in_the_form_of_openai(tools: Tools) -> None:
     made = json.loads(tools("schema", "get_weather", "--tools", "tools.py", "--format", "openai"))
     assert made["type"] == "function"
     assert made["function"]["name"] == "get_weather"
     assert made["function"]["parameters"]["required"] == ["city"]
 
 
-def test_a_schema_can_be_had_as_gemini_takes_it(tools: Tools) -> None:
+def test_a_schema_can_be_printed_in_the_form_of_gemini(tools: Tools) -> None:
     made = json.loads(tools("schema", "get_weather", "--tools", "tools.py", "--format", "gemini"))
     assert made["name"] == "get_weather"
     assert made["parametersJsonSchema"]["required"] == ["city"]
@@ -213,7 +213,7 @@ def test_arguments_are_checked_as_a_models_are(tools: Tools) -> None:
     assert "unit" in error
 
 
-def test_the_tools_own_timeout_holds(tools: Tools) -> None:
+def test_the_timeout_of_the_tool_applies(tools: Tools) -> None:
     code, _, error = tools.outcome("call", "dawdle", "--tools", "tools.py")
     assert (code, "dawdle: " in error) == (1, True)
 

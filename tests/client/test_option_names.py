@@ -37,7 +37,7 @@ VERBS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
         "max_turn",
     ],
 )
-def test_every_word_for_the_limit_of_rounds_suggests_max_rounds(verb: str, name: str) -> None:
+def test_every_other_name_for_the_round_limit_suggests_max_rounds(verb: str, name: str) -> None:
     with Client(ScriptedModel([])) as client, pytest.raises(ConfigError) as caught:
         VERBS[verb](client, {name: 5})
     assert str(caught.value) == f"there is no option {name!r}; did you mean 'max_rounds'?"

@@ -74,7 +74,7 @@ def offered(model: ScriptedModel) -> list[FunctionDeclaration]:
 
 
 @pytest.mark.parametrize("form", SAME)
-def test_a_declaration_that_the_registry_knows_runs(form: str) -> None:
+def test_a_registered_declaration_runs(form: str) -> None:
     model = scripted()
     reply = Client(model).generate("Weather in Paris?", tools=[SAME[form]], max_rounds=5)
     assert (reply.text, reply.stop_reason) == ("It is sunny.", "answer")
@@ -172,7 +172,7 @@ def test_an_explicit_tool_without_a_function_hands_its_calls_back() -> None:
     assert (reply.stop_reason, len(reply.pending)) == ("calls", 1)
 
 
-def test_options_of_the_registered_tool_hold() -> None:
+def test_the_options_of_the_registered_tool_apply() -> None:
     windlass.registry.register(
         tool(get_weather, approve=True, description=DECLARATION.description), replace=True
     )

@@ -44,7 +44,7 @@ async def test_a_run_continues_without_readers(client_of: MakeClient) -> None:
 
 @pytest.mark.no_page("which of several runs it asks for first is its own affair")
 @pytest.mark.no_wire("which of several runs it asks for first is its own affair")
-async def test_a_stopped_or_failed_run_leaves_the_others_alone(client_of: MakeClient) -> None:
+async def test_a_stopped_or_failed_run_does_not_affect_other_runs(client_of: MakeClient) -> None:
     gate = Gate()
     script = {"hang": slow(say("x"), gate=Gate()), "fail": refuse(500, "down"), "ok": say("fine")}
     script["wait"] = slow(say("waited"), gate=gate)
@@ -109,7 +109,7 @@ async def test_finished_runs_are_kept_for_a_time(client_of: MakeClient) -> None:
         client.subscribe(run.id)
 
 
-async def test_the_store_forgets_by_age_and_by_number() -> None:
+async def test_finished_runs_are_dropped_by_age_and_number() -> None:
     now = 0.0
 
     class Done:
@@ -136,7 +136,9 @@ def test_after_the_last_event_of_a_log_there_is_no_other() -> None:
     assert [type(event) for event in log.recorded()] == [TextDelta, RunEnded]
 
 
-async def test_each_run_sees_a_toolset_as_it_is_then(client_of: MakeClient) -> None:
+async def test_each_run_has_the_tools_that_a_toolset_has_at_its_start(
+    client_of: MakeClient,
+) -> None:
     registry = ToolRegistry()
     client = client_of(["a", "b"], tools=[registry])
     await client.generate("?")
@@ -187,7 +189,7 @@ async def test_a_reader_can_read_all_stored_events_at_once(client_of: MakeClient
     assert await reader.some(60) == []
 
 
-async def test_a_store_that_is_only_added_to_forgets_too(client_of: MakeClient) -> None:
+async def test_finished_runs_are_dropped_even_if_runs_are_only_added(client_of: MakeClient) -> None:
     client = client_of(["one", "two", "three"])
     store: RunStore[Any, Any] = RunStore(max_finished=1)
     for _ in range(3):
@@ -198,7 +200,7 @@ async def test_a_store_that_is_only_added_to_forgets_too(client_of: MakeClient) 
     assert len(store._runs) <= 2
 
 
-async def test_finished_runs_that_are_too_large_are_forgotten(client_of: MakeClient) -> None:
+async def test_finished_runs_above_the_size_limit_are_dropped(client_of: MakeClient) -> None:
     client = client_of(["one", "two", "three"])
     store: RunStore[Any, Any] = RunStore(max_finished_bytes=20, size_of=lambda _: 10)
     ids: list[str] = []
@@ -211,5 +213,5 @@ async def test_finished_runs_that_are_too_large_are_forgotten(client_of: MakeCli
     assert [run.id for run in store.all()] == ids[1:]
 
 
-async def test_a_reader_that_waits_in_vain_gets_nothing_when_its_time_is_up() -> None:
+async def test_a_reader_gets_nothing_after_its_timeout() -> None:
     assert await MemoryLog().follow().some(0) == []

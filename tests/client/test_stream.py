@@ -161,7 +161,9 @@ async def test_other_tools_wait_until_the_turn_has_come_in_whole(client_of: Make
 
 
 @pytest.mark.no_page("its calls are told when the turn has settled")
-async def test_nothing_overtakes_a_serial_call_in_a_stream(client_of: MakeClient) -> None:
+async def test_no_call_starts_before_an_earlier_serial_call_in_a_stream(
+    client_of: MakeClient,
+) -> None:
     order: list[str] = []
 
     @tool(serial=True)
@@ -295,7 +297,9 @@ async def test_cancelling_the_reader_stops_the_run(client_of: MakeClient) -> Non
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_failure_to_begin_is_raised_to_the_reader(client_of: MakeClient) -> None:
+async def test_an_error_at_the_start_of_a_run_is_raised_to_the_reader(
+    client_of: MakeClient,
+) -> None:
     stream = client_of([refuse(503, "overloaded")]).stream("?")
     with pytest.raises(WindlassError, match="overloaded"):
         async with stream:

@@ -193,7 +193,7 @@ FACES: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_eight_tools_run_at_once_from_every_face(face: str, kind: str) -> None:
+def test_eight_tools_run_at_once_in_every_kind_of_call(face: str, kind: str) -> None:
     threads = threading.Barrier(8)
     tasks = asyncio.Barrier(8)
 

@@ -34,7 +34,7 @@ STARTED: list[RunEvent] = [
 ]
 
 
-def test_a_run_without_progress_is_given_up() -> None:
+def test_a_run_that_is_interrupted_without_progress_ends_with_an_error() -> None:
     again = RoundRestarted(1, "awaiting_model_call")
     assert resume_refusal(History([*STARTED, *resumed(again)]), ())
     assert (
@@ -42,18 +42,18 @@ def test_a_run_without_progress_is_given_up() -> None:
     )
 
 
-def test_a_tool_that_ends_the_process_while_the_turn_still_comes_is_given_up_too() -> None:
+def test_a_tool_that_kills_the_process_during_the_turn_ends_its_run_with_an_error() -> None:
     again = RoundRestarted(1, "awaiting_model_call")
     cut = resumed(CUT, again, *TURN, ToolRunStarted(LOOK, 1))
     assert resume_refusal(History([*STARTED, *cut]), ())
 
 
-def test_a_run_that_only_waits_for_a_yes_is_never_given_up() -> None:
+def test_a_run_that_waits_for_an_approval_is_never_ended() -> None:
     asked = [*STARTED, *TURN, TurnEnded("tool_calls"), Status("..."), ApprovalRequested(LOOK)]
     assert resume_refusal(History([*asked, *resumed(times=100)]), ()) is None
 
 
-def test_a_tool_that_ends_the_process_beside_a_question_is_given_up() -> None:
+def test_a_tool_that_kills_the_process_while_another_waits_for_approval_ends_its_run() -> None:
     other = FunctionCall("read", "{}", "b")
     turn = [*TURN, ToolCallStarted(1, "b", "read"), ToolCallEnded(1, other)]
     asked = [*STARTED, *turn, TurnEnded("tool_calls"), ApprovalRequested(LOOK)]

@@ -90,13 +90,13 @@ async def drilled(
 
 
 @pytest.mark.timeout(300 + 20 * KILLS)
-async def test_every_run_ends_rightly_however_often_the_gateway_is_killed(tmp_path: Path) -> None:
+async def test_every_run_ends_correctly_when_the_gateway_is_killed(tmp_path: Path) -> None:
     await drilled(tmp_path, KILLS, partial(plain, 0.0))
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
 @pytest.mark.timeout(300 + 30 * KILLS)
-async def test_every_run_ends_rightly_however_often_its_log_cannot_be_written(
+async def test_every_run_ends_correctly_when_its_log_cannot_be_written(
     tmp_path: Path,
 ) -> None:
     drill = await drilled(tmp_path, KILLS // 2, partial(plain, 0.5))
@@ -104,7 +104,7 @@ async def test_every_run_ends_rightly_however_often_its_log_cannot_be_written(
 
 
 @pytest.mark.timeout(300 + 30 * KILLS)
-async def test_every_run_ends_rightly_however_often_one_of_two_gateways_is_paused(
+async def test_every_run_ends_correctly_when_one_of_two_gateways_is_paused(
     tmp_path: Path,
 ) -> None:
     drill = await drilled(tmp_path, KILLS // 3, paused, gateways=2)
@@ -113,7 +113,7 @@ async def test_every_run_ends_rightly_however_often_one_of_two_gateways_is_pause
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
 @pytest.mark.timeout(300 + 20 * KILLS)
-async def test_every_run_ends_rightly_however_often_one_of_its_processes_is_killed(
+async def test_every_run_ends_correctly_when_a_process_of_the_gateway_is_killed(
     tmp_path: Path,
 ) -> None:
     await drilled(tmp_path, KILLS // 2, with_siblings, processes=2)
@@ -121,7 +121,7 @@ async def test_every_run_ends_rightly_however_often_one_of_its_processes_is_kill
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.timeout(300 + 10 * KILLS)
-async def test_no_run_is_lost_however_often_its_program_forks(tmp_path: Path) -> None:
+async def test_no_run_is_lost_when_its_program_forks(tmp_path: Path) -> None:
     print(f"WINDLASS_CRASH_SEED={SEED}")
     file = tmp_path / "runs.db"
     async with FakeOpenAI(model) as upstream:

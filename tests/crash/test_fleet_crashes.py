@@ -32,7 +32,7 @@ SEED = int(os.environ.get("WINDLASS_CRASH_SEED", "0")) or random.randrange(1, 10
 
 
 @pytest.mark.timeout(300 + 20 * KILLS)
-async def test_a_fleet_loses_no_run_and_no_call_however_often_its_processes_are_killed(
+async def test_a_fleet_loses_no_run_and_no_call_when_its_processes_are_killed(
     tmp_path: Path,
 ) -> None:
     print(f"WINDLASS_CRASH_SEED={SEED}")

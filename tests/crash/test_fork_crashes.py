@@ -97,7 +97,7 @@ class Family:
 
 
 @pytest.mark.timeout(300 + 20 * KILLS)
-async def test_a_family_of_forked_clients_loses_nothing_however_many_are_killed(
+async def test_forked_clients_lose_nothing_when_some_of_them_are_killed(
     tmp_path: Path,
 ) -> None:
     print(f"WINDLASS_CRASH_SEED={SEED}")

@@ -117,7 +117,7 @@ def printed(gateway: Serving, program: str, *command: str | Path) -> str:
     return done.stdout
 
 
-def test_every_client_with_a_program_is_tried() -> None:
+def test_every_client_page_with_a_program_is_tested() -> None:
     pages = {page.stem for page in DOCS.glob("clients/*.md") if programs_of(page)}
     assert pages == set(PACKAGES)
 
@@ -155,7 +155,7 @@ def scripted(request: dict[str, Any]) -> Turn:
 
 
 @pytest.mark.parametrize("name", BEFORE)
-def test_the_program_beside_another_system_runs(
+def test_the_windlass_program_on_a_comparison_page_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -170,6 +170,6 @@ def test_the_program_beside_another_system_runs(
     assert fake.requests
 
 
-def test_every_other_system_with_a_program_is_tried() -> None:
+def test_every_comparison_page_with_a_program_is_tested() -> None:
     pages = {page.stem for page in DOCS.glob("coming-from/*.md") if programs_of(page)}
     assert pages == set(BEFORE)

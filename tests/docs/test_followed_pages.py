@@ -132,7 +132,7 @@ def test_the_first_page_takes_less_than_two_minutes_to_read(tab: str) -> None:
     assert words / READING_WORDS_PER_MINUTE < 2
 
 
-def test_the_first_page_installs_before_it_asks() -> None:
+def test_the_first_page_installs_before_it_uses_anything() -> None:
     for tab in ("Library", "Gateway", "Console"):
         first, *_ = steps_of(tab_of(START, tab))
         assert first.language == "sh"

@@ -27,7 +27,7 @@ def test_the_changelog_has_a_section_for_the_version_and_one_for_what_follows() 
         assert re.search(rf"^\[{re.escape(name)}\]: https://", CHANGELOG, re.MULTILINE)
 
 
-def test_every_python_that_is_tried_is_a_classifier_or_newer() -> None:
+def test_every_tested_python_is_a_classifier_or_newer() -> None:
     found = re.findall(r"Python :: (3\.\d+)'", str(PROJECT["project"]["classifiers"]))
     assert set(found) <= set(release.PYTHONS)
 

@@ -82,7 +82,7 @@ async def browser() -> AsyncIterator[SharedContexts]:
 @IN_ONE_BROWSER
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", ["desk", "phone"])
-async def test_no_page_has_barriers(
+async def test_no_page_has_accessibility_problems(
     browser: SharedContexts, address: str, size: str, scheme: str
 ) -> None:
     """axe-core finds none, nothing is loaded from elsewhere, and no page is wider than a phone."""

@@ -289,7 +289,7 @@ def _sampled(cases: Iterable[tuple[str, str]]) -> list[Any]:
         *_sampled(itertools.product(IN_BOTH_MODES, ["emulated"])),
     ],
 )
-async def test_no_body_holds_the_event_loop(kind: str, mode: str) -> None:
+async def test_no_body_blocks_the_event_loop(kind: str, mode: str) -> None:
     make, code = BODIES[kind]
     answered, held = await answer(make(), lambda: [text("{}")], mode)
     if code is None:
@@ -346,7 +346,7 @@ def one_call(name: str) -> str:
     return f'<tool_call>{{"name":"{name}","arguments":{{}}}}</tool_call>'
 
 
-async def test_a_required_call_of_a_wide_schema_does_not_hold_the_event_loop() -> None:
+async def test_a_required_call_with_a_wide_schema_does_not_block_the_event_loop() -> None:
     """Its constraint is built in every round, though the prompt is cached after the first."""
     wide = {"name": "wide", "parameters": {"type": "object", "properties": properties(20_000)}}
     asked = {
@@ -365,7 +365,7 @@ async def test_a_required_call_of_a_wide_schema_does_not_hold_the_event_loop() -
 @pytest.mark.parametrize(
     ("kind", "form"), _sampled(itertools.product(TURNS, ("blocking", "streamed")))
 )
-async def test_no_turn_holds_the_event_loop(kind: str, form: str) -> None:
+async def test_no_turn_blocks_the_event_loop(kind: str, form: str) -> None:
     mode, make = TURNS[kind]
     asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [MINE]}
     body = json.dumps({**asked, "stream": form == "streamed"}).encode()
@@ -388,7 +388,7 @@ RUNS: dict[str, Callable[[], list[list[ModelEvent]]]] = {
 @pytest.mark.parametrize(
     ("kind", "kept"), _sampled(itertools.product(RUNS, ("in memory", "in a log")))
 )
-async def test_no_run_holds_the_event_loop_when_it_is_shown(
+async def test_showing_a_run_does_not_block_the_event_loop(
     kind: str, kept: str, tmp_path: Path
 ) -> None:
     runs = RunsConfig(path=str(tmp_path / "runs.db")) if kept == "in a log" else None
@@ -415,7 +415,9 @@ async def shown(app: App, path: str) -> tuple[Answer, Watchdog]:
             return answered, held
 
 
-async def test_the_watchdog_sees_a_long_callback_and_a_thread_that_keeps_the_interpreter() -> None:
+async def test_the_watchdog_detects_a_long_callback_and_a_thread_that_holds_the_interpreter() -> (
+    None
+):
     for work in (lambda: asyncio.sleep(0, busy()), lambda: asyncio.to_thread(busy_in_one_call)):
         async with Watchdog() as held:
             await work()

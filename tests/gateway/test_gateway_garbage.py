@@ -200,7 +200,7 @@ async def test_a_finished_request_leaves_no_garbage(app: App, prompt: str, strea
 @streaming
 @pytest.mark.parametrize("prompt", ["waits", "hangs"])
 @pytest.mark.parametrize("background", [False, True], ids=["foreground", "background"])
-async def test_a_client_that_leaves_leaves_no_garbage(
+async def test_a_disconnected_client_leaves_no_garbage(
     app: App, waiting: asyncio.Event, prompt: str, stream: bool, background: bool
 ) -> None:
     async def work() -> None:

@@ -139,7 +139,7 @@ async def test_after_a_tool_that_was_not_called_waits_for_nothing(client_of: Mak
 # Time
 
 
-async def test_a_tool_that_takes_too_long_is_answered_for(client_of: MakeClient) -> None:
+async def test_a_tool_that_takes_too_long_gets_an_error_result(client_of: MakeClient) -> None:
     @tool(timeout=0.01)
     async def sleepy() -> None:
         await asyncio.Event().wait()
@@ -153,7 +153,7 @@ async def test_a_tool_that_takes_too_long_is_answered_for(client_of: MakeClient)
     )
 
 
-async def test_a_sync_tool_that_hangs_is_left_behind(client_of: MakeClient) -> None:
+async def test_a_sync_tool_that_hangs_is_abandoned(client_of: MakeClient) -> None:
     release = threading.Event()
 
     @tool(timeout=0.01)
@@ -431,7 +431,7 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-async def test_a_hook_approves(client_of: MakeClient) -> None:
+async def test_a_hook_can_approve_a_call(client_of: MakeClient) -> None:
     asked: list[FunctionCall] = []
 
     def hook(call: FunctionCall) -> bool:
@@ -456,14 +456,14 @@ def _crash(call: FunctionCall) -> bool:
     [None, lambda _: False, lambda _: 1, lambda _: None, _maybe, _crash],
     ids=["nobody", "no", "a number", "nothing", "a word", "a crash"],
 )
-async def test_anything_but_a_clear_yes_is_a_no(client_of: MakeClient, hook: Any) -> None:
+async def test_only_an_explicit_approval_runs_the_call(client_of: MakeClient, hook: Any) -> None:
     client = client_of([call("pay", amount=3), "done"])
     reply = await client.generate("?", tools=[pay], approve=hook)
     assert reply.rounds[0].answers[0].outcome == "denied"
     assert (reply.results[0].error or "").startswith("The call was denied")
 
 
-async def test_the_arguments_may_be_edited_before_the_yes(client_of: MakeClient) -> None:
+async def test_the_arguments_may_be_edited_before_the_approval(client_of: MakeClient) -> None:
     client = client_of([call("pay", amount=300), "done"])
     hook = lambda _: Approval(True, arguments={"amount": 3})  # noqa: E731
     reply = await client.generate("?", tools=[pay], approve=hook)
@@ -599,7 +599,7 @@ async def test_a_value_that_contains_itself_is_a_failure_not_a_crash(
     assert len(caplog.text.splitlines()) < 100
 
 
-async def test_half_a_character_from_a_file_name_reaches_the_model_as_a_mark(
+async def test_an_undecodable_file_name_reaches_the_model_with_a_replacement_character(
     client_of: MakeClient,
 ) -> None:
     def files() -> list[str]:
@@ -611,7 +611,7 @@ async def test_half_a_character_from_a_file_name_reaches_the_model_as_a_mark(
 
 
 @pytest.mark.no_page("it is given text only")
-async def test_media_are_beside_the_result(client_of: MakeClient) -> None:
+async def test_media_are_parts_of_the_result(client_of: MakeClient) -> None:
     image = InlineData(b"\x89PNG", "image/png")
 
     def plot() -> Any:

@@ -40,7 +40,7 @@ def offered_to(client: AsyncClient) -> list[list[str]]:
     return [[each.name for each in request.tools] for request in requests_of(client)]
 
 
-async def test_a_required_call_of_the_callers_outlasts_rounds_of_other_tools(
+async def test_a_required_call_of_the_caller_stays_required_after_rounds_of_other_tools(
     client_of: MakeClient,
 ) -> None:
     script = [call("lookup", city="Rome"), call("count", word="Rome"), call("ring", times=4)]

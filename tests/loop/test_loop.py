@@ -162,7 +162,7 @@ async def test_the_text_of_a_tool_error_reaches_the_model(client_of: MakeClient)
     )
 
 
-async def test_one_failure_leaves_the_other_tools_of_the_round_alone(
+async def test_one_failure_does_not_affect_the_other_tools_of_the_round(
     client_of: MakeClient,
 ) -> None:
     client = client_of([calls(call("broken"), call("get_weather", city="Oslo")), "done"])
@@ -170,7 +170,7 @@ async def test_one_failure_leaves_the_other_tools_of_the_round_alone(
     assert [r.output for r in reply.results] == [None, "sunny in Oslo"]
 
 
-async def test_a_tool_that_ends_the_program_only_fails(client_of: MakeClient) -> None:
+async def test_a_tool_that_raises_system_exit_only_fails(client_of: MakeClient) -> None:
     def leave() -> None:
         raise SystemExit(1)
 
@@ -245,7 +245,7 @@ async def test_on_limit_error_raises_with_the_messages_so_far(client_of: MakeCli
     assert caught.value.calls[0].name == "get_weather"
 
 
-async def test_on_limit_error_is_silent_when_the_model_answers_in_time(
+async def test_on_limit_error_does_not_raise_if_the_model_answers_in_time(
     client_of: MakeClient,
 ) -> None:
     client = client_of([call("get_weather", city="x"), "done"])
@@ -307,7 +307,7 @@ async def test_parallel_tool_calls_false_reaches_the_model_and_the_executor(
     assert [r.output for r in reply.results] == [0, 1, 2, 3]
 
 
-async def test_no_tools_means_no_tools(client_of: MakeClient) -> None:
+async def test_an_empty_list_of_tools_offers_no_tools(client_of: MakeClient) -> None:
     client = client_of(["x"], tools=[get_weather])
     await client.generate("?", tools=[])
     assert requests_of(client)[0].tools == ()
@@ -484,7 +484,9 @@ async def test_a_follow_up_needs_a_result_for_every_pending_call(client_of: Make
     )
 
 
-async def test_manual_control_calls_manually_and_continues(client_of: MakeClient) -> None:
+async def test_manual_control_returns_calls_and_continues_with_results(
+    client_of: MakeClient,
+) -> None:
     client = client_of([calls(call("get_weather", city="Rome"), call("get_weather")), "done"])
     turn = await client.generate("?", tools=[get_weather], execute_tools=False)
     assert (turn.stop_reason, len(turn.calls)) == ("calls", 2)

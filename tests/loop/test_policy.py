@@ -81,7 +81,7 @@ def test_without_server_tools_every_call_is_the_callers() -> None:
     assert demand_of(policy, TOOLS) == Demand(tuple("stcd"), True)
 
 
-def test_a_tool_of_the_provider_is_not_called_by_anybody() -> None:
+def test_a_tool_of_the_provider_is_never_called_here() -> None:
     search = Tool(GoogleSearch())
     tools = {search.name: search, "s": TOOLS["s"]}
     assert demand_of(Policy(tool_choice=REQUIRED), tools) == Demand(("s",), False)

@@ -15,7 +15,7 @@ from windlass.loop.threads import in_thread
 number: contextvars.ContextVar[int] = contextvars.ContextVar("number")
 
 
-async def test_arguments_go_in_and_the_result_comes_out():
+async def test_a_function_runs_in_a_thread_with_its_arguments():
     assert await in_thread(divmod, 7, 2) == (3, 1)
     assert await in_thread(dict, function=1, args=2) == {"function": 1, "args": 2}
     assert await in_thread(threading.get_ident) != threading.get_ident()
@@ -157,7 +157,7 @@ def test_a_forked_child_has_threads_of_its_own():
 
 
 @pytest.mark.process
-def test_past_the_cap_calls_wait_for_their_turn():
+def test_calls_above_the_maximum_number_of_threads_wait():
     result = run_python(
         "import asyncio, threading\n"
         "from windlass.loop import threads\n"

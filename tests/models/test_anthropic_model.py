@@ -163,7 +163,7 @@ async def test_a_refusal_that_stays_is_raised(message: str) -> None:
     assert len(fake.requests) <= 3
 
 
-def test_other_refusals_teach_nothing() -> None:
+def test_other_refusals_do_not_change_later_requests() -> None:
     traits = traits_of(NEW)
     for message in (
         "prompt is too long: 9 tokens > 5 maximum",
@@ -228,7 +228,7 @@ async def test_a_paused_turn_is_continued_as_one_turn() -> None:
     assert kinds == ["text", "server_tool_use", "text", "server_tool_use"]
 
 
-async def test_a_turn_that_pauses_for_ever_ends() -> None:
+async def test_a_turn_that_always_pauses_ends() -> None:
     paused = Turn(parts=(SEARCH,), finish="pause_turn")
     async with FakeAnthropic(paused) as fake:
         model = AnthropicModel(NEW, base_url=fake.base_url)
@@ -238,7 +238,7 @@ async def test_a_turn_that_pauses_for_ever_ends() -> None:
     assert len(fake.requests) == 21
 
 
-async def test_the_endings_of_a_run() -> None:
+async def test_every_stop_reason_of_claude_has_a_stop_reason_of_the_run() -> None:
     for finish, reason in (
         ("refusal", "content_filter"),
         ("max_tokens", "length"),

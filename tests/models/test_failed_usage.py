@@ -44,7 +44,7 @@ async def test_an_attempt_that_was_cut_before_its_first_piece_counts() -> None:
     assert ended.usage.input_tokens == 140
 
 
-async def test_it_counts_for_the_budget() -> None:
+async def test_the_tokens_of_a_failed_attempt_count_for_the_budget() -> None:
     turns: list[Turn] = [calls(call("step"), usage=USAGE) for _ in range(9)]
     script = [cut(turns[0], 0), cut(turns[0], 0), *turns]
     with FakeAnthropic(script) as fake:

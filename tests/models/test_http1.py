@@ -236,7 +236,7 @@ async def test_data_before_a_broken_connection_is_read_first(answer: bytes) -> N
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * http1.MAX_HEAD, InvalidResponse),
     ],
 )
-async def test_a_response_that_is_no_response_is_an_error(
+async def test_a_response_that_is_not_http_is_an_error(
     answer: bytes, expected: type[HttpError]
 ) -> None:
     async with raw_server(answer) as server:
@@ -251,7 +251,7 @@ async def test_damage_in_the_middle_of_a_body_is_an_error() -> None:
         await body_of(CHUNKED + b"5\r\nhello\r\nthis is no length\r\n")
 
 
-async def test_a_silent_server_is_given_up_before_and_during_its_response() -> None:
+async def test_a_silent_server_times_out_before_and_during_its_response() -> None:
     for answer in (b"", CHUNKED + b"5\r\nhello\r\n"):
         async with raw_server(answer, hold=True) as server:
             connection = await asked(pool_for(server, read=0.25))

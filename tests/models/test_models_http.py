@@ -71,7 +71,7 @@ def test_a_model_that_is_not_closed_closes_with_its_loop() -> None:
         quiet_run(main)  # and works again in the next loop
 
 
-def test_a_model_that_is_forgotten_closes_at_once() -> None:
+def test_an_unreferenced_model_closes_at_once() -> None:
     with FakeOpenAI("Hi") as fake:
 
         async def main() -> None:
@@ -135,7 +135,7 @@ async def test_closing_reaches_the_pools_of_other_running_loops() -> None:
             other.close()
 
 
-def test_a_blocked_loop_keeps_its_pool() -> None:
+def test_the_pool_of_a_blocked_loop_stays_open() -> None:
     with FakeOpenAI("Hi") as fake:
         model = OpenAIModel("m", base_url=fake.base_url)
         with asyncio.Runner() as runner:
@@ -222,7 +222,7 @@ def test_a_base_url_must_be_an_address(base_url: str) -> None:
             create_model("openai/m", base_url=base_url)
 
 
-def test_the_query_of_a_base_url_stays() -> None:
+def test_a_base_url_keeps_its_query() -> None:
     model = OpenAIModel("m", base_url="https://x.example/a/?api-version=1", api_key="k")
     assert str(model._url) == "https://x.example/a/chat/completions?api-version=1"
     gemini = GeminiModel("m", base_url="https://x.example/root/?k=1", api_key="k")
@@ -309,7 +309,7 @@ async def test_prompts_and_answers_are_in_no_log() -> None:
     assert "secret" not in seen.getvalue()
 
 
-async def test_a_key_travels_in_a_header_and_nowhere_else() -> None:
+async def test_a_key_is_sent_only_in_a_header() -> None:
     async with FakeOpenAI("Hi", api_key=KEY) as openai, FakeGemini("Hi", api_key=KEY) as gemini:
         first = OpenAIModel("m", base_url=openai.base_url, api_key=KEY)
         second = GeminiModel("m", base_url=gemini.base_url, api_key=KEY)
@@ -359,7 +359,7 @@ async def test_a_key_may_be_a_function_that_gives_a_fresh_one(awaited: bool, fau
     assert sent == ["Bearer token-one", "Bearer token-two"]
 
 
-async def test_own_headers_go_along_and_their_secrets_stay_secret() -> None:
+async def test_custom_headers_are_sent_and_never_shown() -> None:
     headers = {"X-Title": "app", "Authorization": "Bearer other-secret", "api-key": "third-secret"}
     async with FakeOpenAI([refuse(401, "other-secret third-secret app")]) as fake:
         model = OpenAIModel("m", base_url=fake.base_url, headers=headers)

@@ -18,7 +18,7 @@ def test_waits_double_and_are_capped() -> None:
     assert waits == [1, 2, 4, 5, 5]
 
 
-def test_a_wait_is_anything_between_nothing_and_its_bound() -> None:
+def test_a_wait_is_random_between_zero_and_its_bound() -> None:
     policy = Retry(first_wait=1)
     assert policy.wait(BUSY, attempt=2, waited=0, jitter=0.0) == 0
     assert policy.wait(BUSY, attempt=2, waited=0, jitter=0.25) == 0.5
@@ -36,17 +36,17 @@ def test_a_permanent_error_is_not_retried() -> None:
     assert Retry().wait(refused, attempt=1, waited=0, jitter=0.5) is None
 
 
-def test_a_cut_stream_is_worth_another_try() -> None:
+def test_an_interrupted_stream_is_retryable() -> None:
     assert Retry().wait(StreamCut(), attempt=1, waited=0, jitter=0.5) is not None
 
 
-def test_the_server_s_own_time_is_waited_for_and_a_little_more() -> None:
+def test_the_retry_after_of_the_server_is_waited_for_and_a_little_more() -> None:
     told = ModelError("busy", retryable=True, retry_after=7)
     assert Retry(first_wait=1).wait(told, attempt=1, waited=0, jitter=0.0) == 7
     assert Retry(first_wait=1).wait(told, attempt=1, waited=0, jitter=0.5) == 7.5
 
 
-def test_a_server_that_asks_for_too_long_is_not_waited_for() -> None:
+def test_a_retry_after_above_the_total_wait_is_an_error() -> None:
     told = ModelError("busy", retryable=True, retry_after=3600)
     assert Retry(total_wait=60).wait(told, attempt=1, waited=0, jitter=0.0) is None
 
@@ -64,20 +64,20 @@ def test_all_waits_together_stay_within_the_total(jitter: float, attempts: int) 
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529, 599])
-def test_statuses_that_pass(status: int) -> None:
+def test_retryable_statuses(status: int) -> None:
     assert is_retryable(status, None)
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 413, 422, 501])
-def test_statuses_that_stay(status: int) -> None:
+def test_statuses_that_are_not_retryable(status: int) -> None:
     assert not is_retryable(status, "UNAVAILABLE")
 
 
-def test_an_empty_account_is_not_a_busy_server() -> None:
+def test_an_exhausted_quota_is_not_retried() -> None:
     assert not is_retryable(429, "insufficient_quota")
 
 
-def test_without_a_status_the_code_tells() -> None:
+def test_without_a_status_the_code_decides() -> None:
     assert is_retryable(None, "server_error")
     assert is_retryable(None, "UNAVAILABLE")
     assert not is_retryable(None, "invalid_request_error")
@@ -101,7 +101,7 @@ def test_without_a_status_the_code_tells() -> None:
         ({}, None),
     ],
 )
-def test_the_wait_that_a_header_asks_for(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers, (), NOW) == seconds
 
 

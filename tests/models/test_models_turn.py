@@ -142,7 +142,7 @@ async def test_nothing_is_tried_again_after_output_has_reached_the_caller(
 
 
 @both
-async def test_a_cut_stream_is_a_stream_cut(wire: Any) -> None:
+async def test_an_interrupted_stream_raises_stream_cut(wire: Any) -> None:
     async with wire[0]([cut("One two three", after=2)]) as fake:
         with pytest.raises(StreamCut):
             await turn(model_at(wire, fake, retry=Retry(attempts=1)))
@@ -193,7 +193,7 @@ async def test_a_silent_model_is_retried_and_then_reported(
     assert len(waits.seconds) == 1, "a busy fake may not have read the second request yet"
 
 
-async def test_silence_in_the_middle_is_a_cut() -> None:
+async def test_silence_in_the_middle_of_a_stream_is_an_interruption() -> None:
     first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
     async with raw_server(unended(first), hold=True) as server:
         model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.25))
@@ -229,7 +229,7 @@ async def test_a_server_that_never_closes_after_done_does_not_hold_the_turn() ->
 
 
 @pytest.mark.parametrize("hold", [True, False])
-async def test_a_break_after_the_finish_is_forgiven(hold: bool) -> None:
+async def test_a_connection_lost_after_the_finish_reason_is_no_error(hold: bool) -> None:
     async with raw_server(unended(BRIEF), hold=hold) as server:
         model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.25))
         events = await turn(model)
@@ -240,7 +240,7 @@ async def test_a_break_after_the_finish_is_forgiven(hold: bool) -> None:
 @both
 @pytest.mark.parametrize("form", ["json", "sse"])
 @either
-async def test_an_answer_in_the_other_form_is_understood(
+async def test_a_body_instead_of_a_stream_and_the_reverse_is_read(
     wire: Any, form: str, request_: ModelRequest
 ) -> None:
     async with wire[0]([call("f", x=1)], answer_in=form) as fake:
@@ -252,7 +252,9 @@ async def test_an_answer_in_the_other_form_is_understood(
 @both
 @pytest.mark.parametrize("label", ["text/plain", "application/octet-stream"])
 @either
-async def test_a_wrong_label_is_seen_through(wire: Any, label: str, request_: ModelRequest) -> None:
+async def test_a_wrong_content_type_is_ignored(
+    wire: Any, label: str, request_: ModelRequest
+) -> None:
     async with wire[0](["Hello."], content_type=label) as fake:
         assert text(await turn(model_at(wire, fake), request_)) == "Hello."
 
@@ -262,7 +264,7 @@ async def test_a_wrong_label_is_seen_through(wire: Any, label: str, request_: Mo
     "options",
     [{"write_size": 1}, {"write_size": 7}, {"crlf": True, "heartbeats": True}, {"done": False}],
 )
-async def test_however_the_bytes_arrive_the_events_are_the_same(
+async def test_the_events_do_not_depend_on_how_the_bytes_are_split(
     wire: Any, options: dict[str, Any]
 ) -> None:
     said = Turn(text="Grüße 😀 an alle", thoughts="Hm.", calls=call("f", x="é", id="i1").calls)
@@ -317,7 +319,7 @@ async def test_a_page_under_200_is_an_error_that_reports_it() -> None:
 
 
 @either
-async def test_an_empty_answer_is_a_cut(request_: ModelRequest) -> None:
+async def test_an_empty_answer_is_an_interruption(request_: ModelRequest) -> None:
     async with raw_server(http(b"", "text/plain")) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=Retry(attempts=1))
         with pytest.raises(StreamCut):
@@ -364,7 +366,7 @@ MALFORMED = Turn(finish="malformed_call", usage=Usage(10, 2, 12))
 
 
 @either
-async def test_a_malformed_call_is_asked_once_more_and_both_are_paid(
+async def test_after_a_malformed_call_the_model_is_asked_once_more_and_both_requests_count(
     request_: ModelRequest,
 ) -> None:
     async with FakeGemini([MALFORMED, say("Fine.", usage=Usage(10, 5, 15))]) as fake:
@@ -374,7 +376,7 @@ async def test_a_malformed_call_is_asked_once_more_and_both_are_paid(
 
 
 @either
-async def test_a_second_malformed_call_is_the_end(request_: ModelRequest) -> None:
+async def test_after_a_second_malformed_call_the_turn_ends(request_: ModelRequest) -> None:
     async with FakeGemini([MALFORMED, MALFORMED]) as fake:
         events = await turn(GeminiModel("m", base_url=fake.base_url, api_key="k"), request_)
     assert len(fake.requests) == 2
@@ -383,7 +385,7 @@ async def test_a_second_malformed_call_is_the_end(request_: ModelRequest) -> Non
     assert end(events).detail
 
 
-async def test_a_malformed_call_after_output_is_the_end() -> None:
+async def test_a_malformed_call_after_output_is_not_repeated() -> None:
     said = Turn(text="Let me", finish="malformed_call")
     async with FakeGemini([said]) as fake:
         events = await turn(GeminiModel("m", base_url=fake.base_url, api_key="k"))

@@ -76,7 +76,7 @@ async def test_anthropics_own_default_is_lowered_too() -> None:
         "This model supports at most 200000 output tokens",
     ],
 )
-async def test_a_refusal_that_helps_nothing_is_raised(wire: str, message: str) -> None:
+async def test_a_refusal_that_names_no_limit_is_raised(wire: str, message: str) -> None:
     fake_type, model_type, name = WIRES[wire]
     async with fake_type([refuse(400, message)]) as fake:
         model = model_type(name, base_url=fake.base_url, api_key="k", waiting=Waits())

@@ -165,7 +165,7 @@ def test_a_plug_in_that_cannot_be_used_is_named(installed: Path, provider: str, 
         create_model(f"{provider}/m")
 
 
-def test_the_facts_of_a_plug_in_reach_the_gateway(installed: Path) -> None:
+def test_the_gateway_uses_the_provider_description_of_a_plug_in(installed: Path) -> None:
     from windlass.gateway.models.served_model import attachments_of
     from windlass.gateway.observe.spans import provider_name
 
@@ -182,7 +182,7 @@ def test_aistudio_is_a_plug_in_like_any_other() -> None:
 
 
 @pytest.mark.process
-def test_nothing_of_windlass_imports_the_page_until_it_is_asked_for() -> None:
+def test_the_page_is_imported_only_when_it_is_used() -> None:
     code = (
         "import sys, windlass, windlass.gateway, windlass.cli.run, windlass.cli.doctor,"
         " windlass.cli.models, windlass.testing;"

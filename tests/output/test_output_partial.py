@@ -77,12 +77,12 @@ def test_no_prefix_fails_whatever_the_root(value: Any) -> None:
 
 
 @given(st.text())
-def test_no_text_at_all_fails(text: str) -> None:
+def test_no_text_makes_the_reader_fail(text: str) -> None:
     partial_json(text)
 
 
 @pytest.mark.parametrize("text", ["", " ", "-", "tr", "Sure"])
-def test_there_is_no_value_before_it_begins(text: str) -> None:
+def test_there_is_no_partial_value_before_the_json_begins(text: str) -> None:
     assert partial_json(text) is NOTHING
 
 

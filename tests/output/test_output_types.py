@@ -107,7 +107,7 @@ def test_the_errors_name_every_wrong_field() -> None:
         (list[Point], '{"value": [{"x": 1}, {}]}', "[1].x: required, but missing"),
     ],
 )
-def test_an_invalid_text_is_rejected_with_words_for_the_model(
+def test_an_invalid_text_is_rejected_with_a_message_for_the_model(
     kind: Any, text: str, start: str
 ) -> None:
     outcome = output_type(kind).read(text)
@@ -133,7 +133,7 @@ def test_descriptions_reach_the_schema_and_objects_are_closed() -> None:
     assert schema["properties"]["lines"]["items"]["additionalProperties"] is False
 
 
-def test_a_type_is_made_once() -> None:
+def test_the_schema_of_a_type_is_created_once() -> None:
     assert output_type(Invoice) is output_type(Invoice)
     assert output_type({"type": "object"}) is output_type({"type": "object"})
 

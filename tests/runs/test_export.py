@@ -232,7 +232,7 @@ def test_every_kind_of_event_survives() -> None:
     assert [(each.attempts, each.seconds, each.cached) for each in first.calls] == [(2, 1.5, True)]
 
 
-def test_half_of_a_character_does_no_harm() -> None:
+def test_an_invalid_character_does_not_break_the_export() -> None:
     started = RunStarted("run_1", "scripted/model", (Message.user("Hi."),))
     events = numbered(started, RoundStarted(1, "awaiting_model_call"), TextDelta("\ud83d"))
     assert read_export(written(RECORD, events)).rounds[0].text == "\ufffd"
@@ -266,5 +266,5 @@ def test_a_file_that_is_no_export_is_reported(data: bytes, said: str) -> None:
     assert said in str(error.value)
 
 
-def test_fields_of_a_later_writer_are_no_hindrance() -> None:
+def test_unknown_fields_of_a_later_version_are_ignored() -> None:
     assert isinstance(read_export(changed(colour="blue")), Export)

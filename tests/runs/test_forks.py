@@ -252,7 +252,7 @@ async def test_a_child_that_lives_does_not_hold_the_runs_of_a_killed_parent(path
         await log.aclose()
 
 
-def test_a_child_that_exits_or_closes_leaves_the_active_runs_of_its_parent_alone(
+def test_a_child_that_exits_or_closes_does_not_affect_the_active_runs_of_its_parent(
     path: Path,
 ) -> None:
     lines = lines_of(

@@ -75,7 +75,7 @@ async def test_the_blocking_client_gets_the_error_too(path: Path, killed: str) -
 
 
 @pytest.mark.usefixtures("soon")
-async def test_a_stop_of_an_interrupted_run_is_stored_and_obeyed_when_it_is_resumed(
+async def test_a_stop_of_an_interrupted_run_is_stored_and_applied_when_it_is_resumed(
     client_on: MakeClient, killed: str, tmp_path: Path
 ) -> None:
     await client_on().stop(killed)
@@ -158,7 +158,7 @@ async def test_in_a_fleet_too_an_interrupted_run_is_an_error_until_a_process_has
 
 
 @pytest.mark.usefixtures("soon")
-async def test_a_reader_that_is_woken_returns_with_nothing(logs: Logs) -> None:
+async def test_a_reader_that_is_woken_without_an_event_returns_nothing(logs: Logs) -> None:
     run: MemoryLog = begin(logs.log)
     await kept(run, STARTED)
     reader = StoredEvents(logs.other, "run_1", 1)

@@ -55,7 +55,7 @@ async def test_long_results_are_found_again_as_the_model_was_given_them(
 
 
 @pytest.mark.process
-async def test_a_run_that_cannot_be_read_does_not_keep_the_others_from_going_on(
+async def test_an_unreadable_run_does_not_block_other_runs(
     client_on: MakeClient, path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):

@@ -93,7 +93,7 @@ async def killed(run: AsyncRun, log: RunLog) -> None:
     await log.aclose()
 
 
-async def test_a_stop_that_waits_is_obeyed_before_the_first_step(open_log: OpenLog) -> None:
+async def test_a_stored_stop_is_applied_before_the_first_step(open_log: OpenLog) -> None:
     payments, first, second = Payments(on_interrupt="retry"), open_log(), open_log()
     turn = calls(call("pay", amount=1, id="a"), call("pay", amount=2, id="b"))
     run = await payments.client(first, turn).start("Pay!")
@@ -135,7 +135,7 @@ async def test_a_stopped_run_whose_answer_was_whole_does_not_end_with_it(
     assert again.stop_reason == "stopped"
 
 
-async def test_a_decision_that_waits_is_obeyed_by_the_process_that_resumes_the_run(
+async def test_a_stored_decision_is_applied_by_the_process_that_resumes_the_run(
     open_log: OpenLog,
 ) -> None:
     first, second = open_log(), open_log()
@@ -165,7 +165,7 @@ async def test_of_two_decisions_about_a_call_the_first_counts(open_log: OpenLog)
     assert payments.begun == ([3] if given[0] else [])
 
 
-async def test_orders_for_runs_that_have_ended_or_never_were(open_log: OpenLog) -> None:
+async def test_orders_for_ended_and_unknown_runs_have_no_effect(open_log: OpenLog) -> None:
     log = open_log()
     await ended_run(log)
     assert await log.order("run_1", STOP)

@@ -46,7 +46,7 @@ async def test_a_process_that_closes_a_second_log_still_counts_as_alive(
 
 
 @pytest.mark.process
-async def test_where_locks_belong_to_processes_they_are_held_all_the_same(
+async def test_locks_are_held_where_they_belong_to_processes(
     path: Path, log: SQLiteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fcntl, "F_OFD_SETLK", -1, raising=False)

@@ -276,7 +276,7 @@ async def test_a_call_has_the_same_key_when_it_is_run_again() -> None:
     assert len(set(first.keys)) == 3
 
 
-async def test_a_run_may_be_left_twice_at_once() -> None:
+async def test_a_run_can_be_left_twice_at_the_same_time() -> None:
     written: list[Batch] = []
 
     class Held:

@@ -159,7 +159,7 @@ async def test_an_order_reaches_the_run_from_any_process(logs: Logs, order: Orde
         assert obeyed.empty()
 
 
-async def test_a_deleted_run_is_known_no_more(logs: Logs) -> None:
+async def test_a_deleted_run_is_not_found_in_the_log(logs: Logs) -> None:
     await ended_run(logs.log)
     await ended_run(logs.log, "run_2")
     await logs.other.delete("run_1")

@@ -84,7 +84,7 @@ async def test_a_big_result_is_kept_whole(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(odd_progress())))
-async def test_odd_data_in_a_report_of_progress_harms_no_other_event(
+async def test_unusual_data_in_a_progress_report_does_not_break_other_events(
     logs: Logs, number: int
 ) -> None:
     odd = ToolRunProgress("a", "f", data=odd_progress()[number])
@@ -100,7 +100,7 @@ async def test_odd_data_in_a_report_of_progress_harms_no_other_event(
     assert (await logs.other.status("run_1")).reason == "answer"
 
 
-async def test_half_of_a_character_harms_nothing(logs: Logs) -> None:
+async def test_an_invalid_character_does_not_break_the_log(logs: Logs) -> None:
     half = "name \ud83d"
     run = begin(logs.log, title=half, origin={"extra": {"x": half}})
     await kept(run, STARTED, TextDelta(half), RunEnded("error", error=half))
@@ -133,7 +133,7 @@ async def test_a_log_is_read_from_any_number(logs: Logs) -> None:
         assert numbers(await logs.other.read("run_1", after)) == list(range(after + 1, 7))
 
 
-async def test_reading_on_with_a_limit_gets_every_event_once(logs: Logs) -> None:
+async def test_reading_in_pages_gets_every_event_once(logs: Logs) -> None:
     run = begin(logs.log)
     await kept(run, STARTED, *[TEXT] * 9)
     for _ in range(5):

@@ -142,7 +142,7 @@ async def test_an_error_while_opening_the_file_reaches_every_caller(
     await log.aclose()
 
 
-async def test_a_keeper_that_cannot_be_locked_for_its_number_reaches_the_caller(
+async def test_an_error_of_a_keeper_lock_reaches_the_caller(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_large(*_: object) -> None:
@@ -158,7 +158,7 @@ async def test_a_keeper_that_cannot_be_locked_for_its_number_reaches_the_caller(
     await log.aclose()
 
 
-async def test_a_run_whose_keeper_makes_no_sense_can_be_claimed(path: Path) -> None:
+async def test_a_run_with_an_invalid_keeper_can_be_claimed(path: Path) -> None:
     log = SQLiteLog(path)
     await kept(begin(log), STARTED)
     await log.aclose()
@@ -170,7 +170,7 @@ async def test_a_run_whose_keeper_makes_no_sense_can_be_claimed(path: Path) -> N
     await log.aclose()
 
 
-async def test_an_end_that_fails_ends_all_the_same(
+async def test_closing_returns_even_if_releasing_a_lock_fails(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:

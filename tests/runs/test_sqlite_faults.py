@@ -73,7 +73,7 @@ async def test_a_full_disk_ends_the_run_and_leaves_no_half_event(path: Path) -> 
     await log.aclose()
 
 
-async def test_nothing_is_written_behind_events_that_could_not_be(path: Path) -> None:
+async def test_nothing_is_written_after_events_that_could_not_be_written(path: Path) -> None:
     log, gate = SQLiteLog(path), threading.Event()
     run = begin(log)
     await kept(run, STARTED)
@@ -128,7 +128,7 @@ async def test_a_directory_that_may_not_be_written_is_named() -> None:
         assert said == f"cannot open {path} for writing: Permission denied"
 
 
-async def test_a_place_where_files_cannot_be_locked_is_named(
+async def test_a_path_where_files_cannot_be_locked_is_named(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(descriptor: int, writer: int) -> None:
@@ -144,7 +144,7 @@ async def test_a_place_where_files_cannot_be_locked_is_named(
     await log.aclose()
 
 
-async def test_a_directory_in_the_files_place_is_named(path: Path) -> None:
+async def test_a_directory_at_the_path_of_the_file_is_named(path: Path) -> None:
     await asyncio.to_thread(path.mkdir)
     log = SQLiteLog(path)
     with pytest.raises(StorageError, match="for writing: Is a directory"):

@@ -41,7 +41,7 @@ async def test_the_file_is_made_by_its_first_use_and_is_its_owners_alone(tmp_pat
     assert sorted(each.name for each in path.parent.iterdir()) == ["runs.db", "runs.db-lock"]
 
 
-async def test_looking_makes_the_file_too(path: Path) -> None:
+async def test_listing_runs_creates_the_file_too(path: Path) -> None:
     log = SQLiteLog(path)
     assert await log.list() == []
     assert mode(path) == 0o600

@@ -162,7 +162,7 @@ async def test_a_cancelled_waiter_does_not_delay_the_others(log: SQLiteLog, path
     assert len(await log.read("run_2")) == 2
 
 
-async def test_a_run_deleted_under_its_writer_is_no_other_runs_trouble(
+async def test_a_run_deleted_during_a_write_does_not_affect_other_runs(
     log: SQLiteLog, path: Path
 ) -> None:
     runs = {name: begin(log, name) for name in ("a", "b", "c")}
@@ -184,7 +184,7 @@ async def test_a_run_deleted_under_its_writer_is_no_other_runs_trouble(
     assert rows(path, "SELECT count(*) FROM batches WHERE run_id = 'b'") == [(0,)]
 
 
-async def test_a_run_that_no_file_can_hold_is_no_other_runs_trouble(log: SQLiteLog) -> None:
+async def test_a_run_that_cannot_be_stored_does_not_affect_other_runs(log: SQLiteLog) -> None:
     good, bad = begin(log, "good"), begin(log, "bad", chat="half of a character: \ud83d")
     for run in (good, bad):
         run.append(STARTED)

@@ -122,7 +122,7 @@ async def test_only_a_closing_client_leaves_its_runs(path: Path) -> None:
         await other.aclose()
 
 
-async def test_no_run_is_given_to_two_claimers(path: Path) -> None:
+async def test_no_run_is_claimed_twice(path: Path) -> None:
     with Child("flood", path) as writer:
         while not (await writer.hear()).startswith("4 "):
             pass

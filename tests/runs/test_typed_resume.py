@@ -24,7 +24,7 @@ async def killed_run(path: Path, validated: str = "") -> str:
 
 
 @pytest.mark.process
-async def test_a_run_killed_between_an_invalid_and_a_valid_answer_ends_right(
+async def test_a_run_killed_between_an_invalid_and_a_valid_answer_ends_correctly(
     client_on: MakeClient, path: Path
 ) -> None:
     run_id = await killed_run(path)
@@ -68,7 +68,9 @@ async def test_a_run_with_a_validator_needs_it_again(client_on: MakeClient, path
 
 
 @pytest.mark.process
-async def test_a_run_with_a_validator_ends_right_with_it(client_on: MakeClient, path: Path) -> None:
+async def test_a_run_with_a_validator_ends_correctly_with_it(
+    client_on: MakeClient, path: Path
+) -> None:
     await killed_run(path, "validated")
     client = client_on([GOOD])
     [run] = await client.resume(outputs=[Invoice], output_validator=refuse_nothing)

@@ -209,7 +209,7 @@ def test_requests_are_kept_with_their_headers(fake: FakeOpenAI, client: Any):
     assert request.body["tool_choice"] == "required"
 
 
-def test_thoughts_signatures_and_foreign_fields_ride_along():
+def test_thoughts_signatures_and_unknown_fields_are_sent():
     signed = call("f", signature="c2ln")
     turn = Turn(parts=(Text("Hi"), Opaque("openai", {"mood": "good"}), *signed.calls))
     with FakeOpenAI([think("Hm.", turn)] * 2) as fake, sdk(fake) as client:

@@ -82,7 +82,7 @@ async def test_an_openai_stream_ends_with_done_and_a_gemini_stream_does_not(
         assert (payloads(raw)[-1] == b"[DONE]") == isinstance(fake, FakeOpenAI)
 
 
-async def test_done_may_be_missing(session: aiohttp.ClientSession):
+async def test_a_stream_can_end_without_done(session: aiohttp.ClientSession):
     async with FakeOpenAI("Hi", done=False) as fake:
         _, raw = await answer(session, fake)
     assert b"[DONE]" not in raw
@@ -316,7 +316,7 @@ async def test_a_disconnect_ends_a_hanging_answer(session: aiohttp.ClientSession
         assert (await answer(session, fake))[0].status == 200
 
 
-async def test_a_client_that_leaves_in_the_middle_makes_no_noise(
+async def test_a_client_that_disconnects_during_an_answer_logs_nothing(
     session: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ):
     async with FakeOpenAI(say("word " * 5000)) as fake:

@@ -108,7 +108,7 @@ async def test_a_function_may_choose_the_answer():
     assert TextDelta("Hello: ") in await said_by(ScriptedModel(answer))
 
 
-async def test_a_script_that_is_over_fails_the_test():
+async def test_a_request_after_the_end_of_a_script_fails_the_test():
     with pytest.raises(ScriptExhausted):
         await said_by(ScriptedModel([]))
 
@@ -199,11 +199,11 @@ async def test_a_slow_refusal_waits_too():
     assert (await run)[1].status == 500
 
 
-async def test_seconds_pass_by_themselves():
+async def test_a_slow_turn_with_seconds_needs_no_gate():
     assert len(await said_by(ScriptedModel([slow("Hi", seconds=0.001)]))) == 2
 
 
-async def test_a_hanging_model_can_be_left():
+async def test_a_hanging_model_can_be_cancelled():
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await said_by(ScriptedModel([hang()]))

@@ -42,13 +42,13 @@ def test_a_function_is_registered_listed_and_unregistered():
     assert len(registry) == 0
 
 
-async def test_it_is_a_toolset():
+async def test_a_registry_is_a_toolset():
     registry = ToolRegistry([add])
     assert isinstance(registry, Toolset)
     assert [each.name for each in await registry.list_tools()] == ["add"]
 
 
-def test_it_decorates_bare_and_with_options():
+def test_register_works_as_a_decorator_with_and_without_options():
     registry = ToolRegistry()
 
     @registry.register
@@ -124,11 +124,11 @@ def test_a_session_cannot_unregister_for_its_parent():
         session.unregister("add")
 
 
-def test_the_process_has_a_registry_of_its_own():
+def test_the_process_has_a_default_registry():
     assert isinstance(global_registry, ToolRegistry)
 
 
-def test_one_of_many_threads_gets_the_name():
+def test_of_many_threads_only_one_can_register_a_name():
     registry = ToolRegistry()
     won: list[Tool] = []
     start = threading.Barrier(8)

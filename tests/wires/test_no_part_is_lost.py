@@ -238,7 +238,7 @@ def test_responses_answer_calls_by_name_and_order() -> None:
     ]
 
 
-def test_an_id_that_is_given_is_never_given_away() -> None:
+def test_a_given_id_is_never_assigned_to_another_call() -> None:
     turn = calls(("f", "a"), ("f", "b"))
     assert matched(turn, Message.tool([response("f"), response("f", "a")])) == ["b", "a"]
     assert matched(turn, Message.tool([response("f")]), Message.tool([response("f", "a")])) == [
@@ -310,7 +310,7 @@ def test_a_history_with_the_roles_model_and_user_is_answered(
         assert (result["role"], result["tool_call_id"]) == ("tool", made["id"])
 
 
-def test_other_words_for_roles_and_parts_are_read() -> None:
+def test_other_names_of_roles_and_parts_are_read() -> None:
     assert Message("model", "hi") == Message.assistant("hi")  # pyright: ignore[reportArgumentType]
     assert Message("function", [response("f")]) == Message.tool([response("f")])  # pyright: ignore[reportArgumentType]
     assert Message("developer", ["a", "b"]) == Message.system("a", "b")  # pyright: ignore[reportArgumentType]

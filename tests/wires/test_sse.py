@@ -96,13 +96,13 @@ def outcome(chunks: list[bytes]) -> list[bytes] | str:
     st.lists(st.binary(max_size=9) | st.sampled_from([b"data", b": ", b"{", b"\n", b"\r"])),
     st.lists(st.integers(0, 200), max_size=9),
 )
-def test_no_bytes_break_it(pieces: list[bytes], cuts: list[int]) -> None:
+def test_no_bytes_make_the_decoder_fail(pieces: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(pieces)
     assert outcome(splits(stream, cuts)) == outcome([stream])
 
 
 @pytest.mark.parametrize("place", range(1, 7))
-def test_a_stream_that_lost_its_framing_does_not_lose_an_event_in_silence(place: int) -> None:
+def test_a_stream_with_broken_framing_never_drops_an_event_silently(place: int) -> None:
     event = b'data: {"a":1}\n\n'
     stream = b"data: 1\n\n" + event[:place] + b"\n\n" + event[place:]
     found = outcome([stream])
@@ -120,12 +120,12 @@ def test_an_oversized_event_is_an_error_however_it_arrives(event: bytes, size: i
         payloads(chunks, limit=100)
 
 
-def test_an_event_of_the_full_size_is_none() -> None:
+def test_an_event_of_the_maximum_size_is_no_error() -> None:
     stream = b"data: " + b"x" * 94 + b"\n\n"
     assert payloads([stream], limit=100) == payloads([stream[:50], stream[50:]], limit=100)
 
 
-def test_work_grows_with_the_bytes_and_not_with_their_square() -> None:
+def test_the_time_of_decoding_is_linear() -> None:
     def seconds(size: int) -> float:
         stream = b"data: " + b"x" * size + b"\n" + b"data: y\n" * (size // 8) + b"\n"
         chunks = [stream[i : i + 1] for i in range(len(stream))]

@@ -43,9 +43,7 @@ GOOGLE = {"error": {"code": 400, "message": "Bad schema.", "status": "INVALID_AR
         (b"null", "HTTP status 418", None),
     ],
 )
-def test_the_upstream_s_own_words_are_the_message(
-    answer: bytes, message: str, code: str | None
-) -> None:
+def test_the_message_is_that_of_the_upstream(answer: bytes, message: str, code: str | None) -> None:
     problem = problem_of(418, {}, answer)
     assert (problem.message, problem.code, problem.status) == (message, code, 418)
     assert problem.message == message
@@ -57,7 +55,7 @@ def test_a_page_is_shortened() -> None:
     assert problem.retryable
 
 
-def test_openai_may_say_itself_whether_to_retry() -> None:
+def test_the_retry_header_of_openai_is_used() -> None:
     assert not problem_of(500, {"x-should-retry": "false"}, b"").retryable
     assert problem_of(400, {"x-should-retry": "true"}, b"").retryable
 
@@ -106,7 +104,7 @@ json_values = st.recursive(
 
 @pytest.mark.sweep
 @given(json_values | st.dictionaries(words, json_values), st.integers(400, 599))
-def test_no_body_breaks_it(value: Any, status: int) -> None:
+def test_no_body_makes_the_error_reader_fail(value: Any, status: int) -> None:
     assert problem_of(status, {}, body(value)).message
     assert problem_in(value).message
 

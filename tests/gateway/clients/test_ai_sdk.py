@@ -76,7 +76,7 @@ FORMS = [("openai", "generate"), ("open-responses", "generate"), ("open-response
 
 @ELSEWHERE
 @pytest.mark.parametrize(("provider", "task"), [("openai", "stream"), *FORMS])
-def test_it_answers(stage: Stage, provider: str, task: str) -> None:
+def test_its_answer_arrives(stage: Stage, provider: str, task: str) -> None:
     done = stage.does(provider, task, "Paris is warmer.")
     assert (done["text"], done["reason"]) == ("Paris is warmer.", "stop")
     assert done["usage"]["inputTokens"] == 10
@@ -88,7 +88,9 @@ def test_it_answers(stage: Stage, provider: str, task: str) -> None:
     ("provider", "task"),
     [("openai", "stream"), *(pytest.param(*form, marks=ELSEWHERE) for form in FORMS)],
 )
-def test_its_own_tool_runs_beside_the_server_s(stage: Stage, provider: str, task: str) -> None:
+def test_its_own_tool_and_a_server_tool_run_in_one_run(
+    stage: Stage, provider: str, task: str
+) -> None:
     done = stage.does(
         provider,
         task,

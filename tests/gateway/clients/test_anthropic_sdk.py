@@ -75,7 +75,9 @@ def test_a_stream_equals_the_message(client: anthropic.Anthropic, scripts: Scrip
     assert final.usage.output_tokens == whole.usage.output_tokens
 
 
-def test_the_mcp_connectors_blocks(client: anthropic.Anthropic, scripts: Scripts) -> None:
+def test_server_tool_calls_are_blocks_of_the_mcp_connector(
+    client: anthropic.Anthropic, scripts: Scripts
+) -> None:
     prompt = scripts.prompt(call("lookup", city="Rome"), "Sunny.")
     with client.beta.messages.stream(**asking(prompt), betas=["mcp-client-2025-11-20"]) as stream:
         final: Any = stream.get_final_message()
@@ -117,7 +119,7 @@ class Weather(BaseModel):
     sky: str
 
 
-def test_a_typed_answer(client: anthropic.Anthropic, scripts: Scripts) -> None:
+def test_it_gets_a_typed_answer(client: anthropic.Anthropic, scripts: Scripts) -> None:
     prompt = scripts.prompt(calls(call("lookup", city="Rome"), text="Hm."), '{"sky": "clear"}')
     parsed = client.messages.parse(**asking(prompt), output_format=Weather)
     assert parsed.parsed_output == Weather(sky="clear")

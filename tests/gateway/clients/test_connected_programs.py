@@ -93,7 +93,7 @@ def connected(
     return Connected(tmp_path, monkeypatch, request.param)
 
 
-def test_claude_code_runs_its_own_tool_beside_the_server_s(connected: Connected) -> None:
+def test_claude_code_runs_its_own_tool_and_a_server_tool_runs(connected: Connected) -> None:
     read = call("Bash", command="cat greeting.txt", description="Reads the file")
     model = ScriptedModel([call("get_weather", city="Paris"), read, "It says hello."])
     options = "--output-format json --allowedTools Bash"
@@ -103,7 +103,7 @@ def test_claude_code_runs_its_own_tool_beside_the_server_s(connected: Connected)
     assert len(model.requests) == 3
 
 
-def test_gemini_cli_runs_its_own_tool_beside_the_server_s(connected: Connected) -> None:
+def test_gemini_cli_runs_its_own_tool_and_a_server_tool_runs(connected: Connected) -> None:
     read = call("read_file", file_path="greeting.txt")
     model = ScriptedModel([call("get_weather", city="Paris"), read, "It says hello."])
     done = connected.asks("gemini", model, "--skip-trust -o json", GEMINI_CLI)

@@ -114,7 +114,9 @@ async def test_an_agent_answers(stage: Stage, agent_of: AgentOf) -> None:
     assert (answer.usage.input_tokens, answer.usage.output_tokens) == (10, 5)
 
 
-async def test_its_own_tool_runs_beside_the_server_s(stage: Stage, agent_of: AgentOf) -> None:
+async def test_its_own_tool_and_a_server_tool_run_in_one_run(
+    stage: Stage, agent_of: AgentOf
+) -> None:
     from agents import Runner
 
     stage.plays(
@@ -198,7 +200,7 @@ async def test_a_conversation_continues_from_the_stored_response(
     assert stage.results == ["5"]
 
 
-async def test_a_typed_answer(stage: Stage, agent_of: AgentOf) -> None:
+async def test_it_gets_a_typed_answer(stage: Stage, agent_of: AgentOf) -> None:
     from agents import Runner
     from pydantic import BaseModel
 

@@ -192,7 +192,7 @@ def test_a_key_without_models_may_use_all_of_them(tmp_path: Path) -> None:
     assert config.keys[0].models is None
 
 
-def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
+def test_a_file_with_windows_line_ends_is_read(tmp_path: Path) -> None:
     file = tmp_path / "windlass.toml"
     file.write_bytes(b"\xef\xbb\xbf" + MODEL.replace("\n", "\r\n").encode())
     assert list(load_config(file, {}).models) == ["fast"]
@@ -291,7 +291,7 @@ def test_one_error_has_a_line_for_every_problem(tmp_path: Path) -> None:
     ]
 
 
-def test_a_warning_is_logged_and_is_no_error(
+def test_a_warning_is_logged_and_does_not_fail(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "windlass.gateway"):

@@ -265,7 +265,7 @@ def test_a_key_that_is_not_in_the_environment_is_a_warning_that_names_the_variab
         ),
     ],
 )
-def test_a_secret_in_the_wrong_place_is_never_repeated(checked: Checked, text: str) -> None:
+def test_an_error_never_repeats_a_secret_in_the_wrong_setting(checked: Checked, text: str) -> None:
     problems = checked(text)
     assert problems
     assert SECRET not in "".join(map(repr, problems))

@@ -12,7 +12,7 @@ PAIRS = [new_key() for _ in range(3)]
 KEYS = [KeyConfig(name=f"key {n}", hash=hashed) for n, (_, hashed) in enumerate(PAIRS)]
 
 
-def test_a_key_is_32_random_bytes_and_its_hash_does_not_hold_it() -> None:
+def test_a_key_is_32_random_bytes_and_its_hash_does_not_contain_it() -> None:
     key, hashed = new_key()
     assert re.fullmatch(r"wl_[A-Za-z0-9_-]{43}", key)
     assert hashed == key_hash(key)
@@ -95,5 +95,5 @@ def test_a_key_is_read_from_either_header(headers: list[tuple[bytes, bytes]]) ->
         [(b"x-api-key", b"\xc3\x28")],
     ],
 )
-def test_a_malformed_key_is_none(headers: list[tuple[bytes, bytes]]) -> None:
+def test_a_malformed_header_contains_no_key(headers: list[tuple[bytes, bytes]]) -> None:
     assert presented_key(dict(headers)) is None

@@ -49,14 +49,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
         del sys.modules[name]
 
 
-def test_a_files_tools_are_found_and_run(folder: Folder) -> None:
+def test_tools_of_a_file_are_loaded_and_run(folder: Folder) -> None:
     folder.write("tools.py", WEATHER)
     tools = load_tools(["tools.py"], folder.path)
     assert list(tools) == ["get_weather"]
     assert tools["get_weather"]("Paris") == "sunny in Paris"
 
 
-def test_a_file_is_found_from_anywhere(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_file_is_found_whatever_the_working_directory_is(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder.write("deep/tools.py", WEATHER)
     assert folder.names("deep/tools.py") == ["get_weather"]
     assert load_tools([str(folder.path / "deep" / "tools.py")], Path("/nowhere"))
@@ -83,7 +85,7 @@ def helper() -> None: ...
     assert folder.names("tools.py") == ["get_weather"]
 
 
-def test_a_list_of_tools_is_exactly_what_is_offered(folder: Folder) -> None:
+def test_the_TOOLS_list_is_exactly_what_is_offered(folder: Folder) -> None:
     folder.write(
         "tools.py",
         f"""{WEATHER}
@@ -148,7 +150,7 @@ def test_files_of_the_same_name_are_separate_modules(folder: Folder) -> None:
     assert "tools" not in sys.modules
 
 
-def test_a_file_may_have_types_of_its_own(folder: Folder) -> None:
+def test_a_tool_file_may_define_its_own_types(folder: Folder) -> None:
     folder.write(
         "tools.py",
         """
@@ -179,7 +181,7 @@ def test_neighbours_can_be_imported_and_the_path_stays_as_it_was(folder: Folder)
     assert sys.path == before
 
 
-def test_a_dotted_name_is_imported_installed_or_beside_the_file(folder: Folder) -> None:
+def test_a_dotted_name_is_imported_from_a_package_or_next_to_the_file(folder: Folder) -> None:
     folder.write("toolbox_acme/__init__.py", "")
     folder.write("toolbox_acme/weather.py", WEATHER)
     assert folder.names("toolbox_acme.weather") == ["get_weather"]

@@ -250,7 +250,7 @@ def test_a_reader_that_disconnects_does_not_stop_the_run(
     [cut(TEXT, after=2), interrupt(TEXT, after=2, error=refuse(500, "It broke."))],
     ids=["the connection", "the service"],
 )
-def test_a_stream_that_breaks_off_upstream_ends_with_an_error(
+def test_an_interrupted_upstream_stream_ends_with_an_error(
     client: httpx2.Client, scripts: Scripts, fault: Fault, wire: str
 ) -> None:
     *begun, last = streamed(client, asking(scripts.prompt(fault), model=wire))
@@ -260,7 +260,7 @@ def test_a_stream_that_breaks_off_upstream_ends_with_an_error(
     assert last["error"]["message"]
 
 
-def test_a_broken_stream_has_no_sign_of_success(
+def test_an_interrupted_stream_has_no_finish_reason_and_no_done(
     client: httpx2.Client, scripts: Scripts, wire: str
 ) -> None:
     body = asking(scripts.prompt(cut(TEXT, after=2)), model=wire, stream=True)
@@ -290,7 +290,7 @@ def test_a_client_call_that_the_upstream_interrupted_is_not_returned(
     assert last["error"]["code"] == "stream_cut"
 
 
-def test_a_break_before_the_first_word_is_an_error_status(
+def test_a_connection_lost_before_the_first_token_is_an_error_status(
     client: httpx2.Client, scripts: Scripts, wire: str
 ) -> None:
     body = asking(scripts.prompt(cut(TEXT)), model=wire, stream=True)
@@ -299,7 +299,7 @@ def test_a_break_before_the_first_word_is_an_error_status(
     assert response.json()["error"]["type"] == "upstream_error"
 
 
-def test_an_answer_that_breaks_off_upstream_is_an_error_status(
+def test_an_interrupted_upstream_answer_is_an_error_status(
     client: httpx2.Client, scripts: Scripts, wire: str
 ) -> None:
     prompt = scripts.prompt(cut(TEXT))

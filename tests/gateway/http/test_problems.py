@@ -53,7 +53,7 @@ def test_the_type_of_an_error_depends_on_its_status(status: int, kind: str) -> N
     assert told(Problem(status, "No."))["type"] == kind
 
 
-def test_an_upstreams_status_is_passed_on_where_it_means_the_same_to_the_client() -> None:
+def test_an_upstream_status_is_passed_on_if_it_concerns_the_client() -> None:
     for status in range(400, 600):
         error = ModelError("It says no.", status=status, code="its_code", retry_after=7)
         problem = problem_of(error)
@@ -136,7 +136,7 @@ def test_a_refusal_has_the_message_of_its_problem() -> None:
     assert problem_of(refused) is refused.problem
 
 
-def test_a_problem_can_have_any_text() -> None:
+def test_a_problem_accepts_any_text() -> None:
     assert told(Problem(400, "half \ud800 a pair"))["message"] == "half \ufffd a pair"
 
 

@@ -61,7 +61,7 @@ def body(data: bytes, *, more: bool = False) -> dict[str, Any]:
     return {"type": "http.response.body", "body": data, "more_body": more}
 
 
-async def test_a_whole_response_is_one_write() -> None:
+async def test_a_complete_response_is_one_write() -> None:
     wire = await answered(app_of({**START, "headers": [LENGTH]}, body(b"{}")))
     assert wire.writes == [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]
 
@@ -72,7 +72,7 @@ async def test_a_stream_is_written_in_chunks_and_its_head_with_the_first() -> No
     assert wire.writes == [head + b"1\r\na\r\n", b"2\r\nbc\r\n0\r\n\r\n"]
 
 
-async def test_a_head_does_not_wait_for_a_late_body() -> None:
+async def test_a_response_head_is_sent_before_a_late_body() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send(START)
         await asyncio.sleep(0)
@@ -97,7 +97,7 @@ async def test_the_body_of_an_answer_to_head_is_not_sent() -> None:
     assert b"".join(wire.writes).endswith(b"content-length: 2\r\n\r\n")
 
 
-async def test_a_response_that_closes_the_connection_does() -> None:
+async def test_a_response_with_connection_close_closes_the_connection() -> None:
     wire = await answered(app_of({**START, "headers": [(b"connection", b"close")]}, body(b"x")))
     assert wire.closed
     assert b"".join(wire.writes).count(b"connection: close") == 1
@@ -114,7 +114,7 @@ async def test_a_response_that_closes_the_connection_does() -> None:
         (b"x-a", b"\0"),
     ],
 )
-async def test_a_header_cannot_contain_another(header: tuple[bytes, bytes]) -> None:
+async def test_a_header_value_cannot_add_another_header(header: tuple[bytes, bytes]) -> None:
     wire = await answered(app_of({**START, "headers": [header]}, body(b"x")))
     assert b"x-b" not in b"".join(wire.writes)
     assert not b"".join(wire.writes).startswith(b"HTTP/1.1 200")

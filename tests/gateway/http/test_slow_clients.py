@@ -110,7 +110,7 @@ def test_more_bytes_do_not_extend_the_timeout(piece: bytes) -> None:
         assert came == b"" or came.startswith(b"HTTP/1.1 408 ")
 
 
-def test_the_next_request_of_a_connection_has_as_much_time() -> None:
+def test_the_header_timeout_applies_to_each_request_of_a_connection() -> None:
     with serving() as gateway, connected(gateway) as connection:
         for _ in range(2):
             connection.sendall(HEALTH)
@@ -294,7 +294,7 @@ WITH_KEYS = f'[[keys]]\nname = "web"\nhash = "{new_key()[1]}"\n'
 
 @pytest.mark.process
 @pytest.mark.parametrize("keys", ["", WITH_KEYS], ids=["no keys", "keys"])
-def test_a_gateway_survives_the_lack_of_descriptors(tmp_path: Path, keys: str) -> None:
+def test_a_gateway_survives_running_out_of_file_descriptors(tmp_path: Path, keys: str) -> None:
     """400 half-sent requests to a process that may open 64 files."""
     file = tmp_path / "windlass.toml"
     file.write_text(

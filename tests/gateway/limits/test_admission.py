@@ -55,7 +55,7 @@ async def test_a_rate_saves_up_at_most_one_minute() -> None:
     assert [await counter.spend("x", 2) == 0 for _ in range(3)] == [True, True, False]
 
 
-async def test_asking_too_early_does_not_make_the_wait_longer() -> None:
+async def test_a_request_before_its_time_does_not_extend_the_wait() -> None:
     clock = Clock()
     counter = LocalCounter(clock)
     await counter.spend("x", 1)
@@ -81,7 +81,7 @@ def test_differing_clocks_never_increase_a_rate(
     assert allowed <= per_minute + most_elapsed * per_minute / 60 + 1e-6
 
 
-def test_a_clock_that_is_far_ahead_locks_no_client_out() -> None:
+def test_a_clock_that_is_far_ahead_does_not_block_clients() -> None:
     bucket, taken, _ = TokenBucket(1.0, 5000.0).spend(1, 1, 5000.0)
     assert taken == 1
     bucket, taken, wait = bucket.spend(1, 1, 1000.0)
@@ -159,7 +159,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_queued_runs_enter_in_order() -> None:
+async def test_queued_runs_start_in_order() -> None:
     queue = Queue(max_running=1)
     first, second, third = await queue.ask(), await queue.ask(), await queue.ask()
     assert [queue.is_in(each) for each in (first, second, third)] == [True, False, False]
@@ -193,7 +193,7 @@ async def test_a_run_that_waits_too_long_is_refused_and_leaves_the_queue() -> No
     assert queue.is_in(await queue.ask())
 
 
-async def test_a_client_that_leaves_the_queue_does_not_enter() -> None:
+async def test_a_client_that_disconnects_in_the_queue_gets_no_slot() -> None:
     queue = Queue(max_running=1, max_queued=1)
     first, second = await queue.ask(), await queue.ask()
     queue.gone[second].set()

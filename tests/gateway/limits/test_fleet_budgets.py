@@ -89,9 +89,7 @@ async def resumed(app: App, run_id: str) -> GatewayRun:
 
 @pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize("limit", [301, 650])
-async def test_a_killed_gateway_neither_loses_nor_repeats_what_its_runs_spent(
-    place: str, limit: int
-) -> None:
+async def test_the_usage_of_a_killed_gateways_runs_is_counted_once(place: str, limit: int) -> None:
     async with asyncio.timeout(SECONDS):
         run_id = await killed_run(place, limit)
         app = spending_gateway(place, SECRET, limit, endless)

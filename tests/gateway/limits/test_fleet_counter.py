@@ -152,7 +152,7 @@ async def test_slots_are_counted_over_all_gateways(gateways: Fleet, name: str) -
     assert not await one.acquire(name, 2)
 
 
-async def test_of_many_concurrent_requests_exactly_the_limit_gets_a_slot(
+async def test_concurrent_requests_get_exactly_as_many_slots_as_the_limit(
     gateways: Fleet, name: str
 ) -> None:
     counters = [gateways.gateway() for _ in range(4)]
@@ -266,9 +266,7 @@ async def test_a_rate_is_counted_over_all_gateways(gateways: Fleet, name: str) -
     assert await one.spend(name, 4) == 15.0
 
 
-async def test_of_many_concurrent_requests_a_rate_admits_its_number(
-    gateways: Fleet, name: str
-) -> None:
+async def test_concurrent_requests_are_admitted_up_to_the_rate(gateways: Fleet, name: str) -> None:
     counters = [gateways.gateway() for _ in range(3)]
     waits = await asyncio.gather(*(each.spend(name, 10) for _ in range(10) for each in counters))
     assert sum(wait == 0 for wait in waits) == 10
@@ -283,7 +281,7 @@ async def test_an_invalid_entry_is_replaced(gateways: Fleet, name: str) -> None:
     assert await gateways.gateway().spend(name, 1) == 0.0
 
 
-async def test_gateways_count_alone_while_nats_is_unreachable_and_together_afterwards(
+async def test_gateways_count_separately_while_nats_is_unreachable_and_together_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(fleet, "RETRY_SECONDS", 0.02)
@@ -326,7 +324,7 @@ async def test_gateways_count_alone_while_nats_is_unreachable_and_together_after
         await leases.aclose()
 
 
-async def test_an_unreachable_nats_stops_no_request(
+async def test_requests_continue_while_nats_is_unreachable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def live() -> None:

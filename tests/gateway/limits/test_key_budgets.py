@@ -162,7 +162,7 @@ async def test_a_key_without_budget_left_is_refused_before_its_run_starts() -> N
         ({"max_tokens_per_day": 1, "max_tokens_per_month": 9}, "9 tokens a month", "2026-12-01"),
     ],
 )
-async def test_every_budget_says_what_it_is_and_when_it_resets(
+async def test_every_budget_error_names_the_budget_and_its_reset_time(
     limit: dict[str, Any], text: str, resets: str
 ) -> None:
     key, clock = key_of(**limit), NOON.timestamp
@@ -200,7 +200,7 @@ async def test_a_running_run_ends_after_its_current_round() -> None:
     assert run.json["stop_reason"] == "budget"
 
 
-async def test_a_streamed_run_says_once_that_the_budget_of_its_key_is_used_up() -> None:
+async def test_a_streamed_run_reports_once_that_the_budget_of_its_key_is_used_up() -> None:
     app = gateway_of([turn(1), turn(2), answer()], key_of(max_tokens_per_day=150))
     streamed = await ask(app, {**BODY, "stream": True})
     assert streamed.body.count(b"The budget of this key was used up") == 1

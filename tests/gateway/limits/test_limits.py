@@ -36,7 +36,7 @@ def padded(size: int) -> bytes:
     return body + b" " * (size - len(body))
 
 
-async def test_a_body_may_have_its_full_size_and_no_byte_more() -> None:
+async def test_a_body_of_the_maximum_size_is_accepted_and_a_larger_one_refused() -> None:
     async with app_of(max_body_bytes=1000) as app:
         assert (await post(app, padded(1000))).status == 200
         refused = await post(app, padded(1001))
@@ -87,7 +87,7 @@ async def test_a_body_that_is_too_large_is_not_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("begun", [[], [b"{", b""]], ids=["nothing", "a piece"])
-async def test_a_body_that_does_not_come_is_not_waited_for_forever(
+async def test_a_body_that_does_not_arrive_times_out(
     begun: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "BODY_SECONDS", 0.01)
@@ -99,7 +99,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for_forever(
         assert answer.error["type"] == "timeout_error"
 
 
-async def test_a_client_that_leaves_within_its_body_is_forgotten() -> None:
+async def test_a_client_that_disconnects_during_its_body_is_released() -> None:
     leaves = asyncio.Event()
     leaves.set()
     async with app_of() as app:
@@ -116,14 +116,14 @@ async def test_a_client_that_leaves_within_its_body_is_forgotten() -> None:
         assert app.gateway.runs.all() == []
 
 
-async def test_a_length_that_is_too_large_is_refused_before_the_body_comes() -> None:
+async def test_a_content_length_above_the_limit_is_refused_before_the_body_arrives() -> None:
     async with app_of(max_body_bytes=1000) as app:
         headers = [JSON_TYPE, (b"content-length", b"1001")]
         answer = await request(app, "POST", "/v1/chat/completions", headers=headers, pieces=[])
         assert answer.status == 413
 
 
-async def test_a_decision_has_the_limit_of_every_body() -> None:
+async def test_the_body_limit_applies_to_approvals() -> None:
     async with app_of(max_body_bytes=1000) as app:
         run = (await post(app, BODY, "/v1/runs")).json["id"]
         answer = await post(app, padded(1001), f"/v1/runs/{run}/approve")
@@ -153,7 +153,7 @@ def test_headers_that_do_not_end_close_the_connection(serving: Serving) -> None:
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "headers_too_large"
 
 
-def test_a_body_may_be_larger_than_headers_may_be(serving: Serving) -> None:
+def test_the_header_limit_does_not_apply_to_bodies(serving: Serving) -> None:
     with RawConnection(serving) as connection:
         for _ in range(3):  # on one connection: each request is counted from zero
             connection.post({**BODY, "user": "x" * 20_000})

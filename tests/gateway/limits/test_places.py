@@ -99,7 +99,7 @@ async def test_a_queue_timeout_refuses_with_retry_after() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_leaves_frees_its_slot_for_the_next(stream: bool) -> None:
+async def test_a_disconnected_client_frees_its_slot(stream: bool) -> None:
     async with held(max_running=1) as gateway:
         leaves = asyncio.Event()
         first = await gateway.ask(leaves=leaves, stream=stream)
@@ -111,7 +111,7 @@ async def test_a_client_that_leaves_frees_its_slot_for_the_next(stream: bool) ->
         assert (await second).status == 200
 
 
-async def test_a_client_that_leaves_the_queue_starts_no_run() -> None:
+async def test_a_client_that_disconnects_in_the_queue_starts_no_run() -> None:
     async with held(max_running=1) as gateway:
         leaves = asyncio.Event()
         first = await gateway.ask()
@@ -148,7 +148,7 @@ async def test_a_timed_out_run_releases_its_slot() -> None:
         assert gateway.slots == (0, 0)
 
 
-async def test_a_model_with_too_many_runs_leaves_the_others_alone() -> None:
+async def test_the_run_limit_of_one_model_does_not_affect_other_models() -> None:
     config = config_of(
         ModelConfig(name="m", target="scripted/m", max_running=1),
         limits=LimitsConfig(max_running=5),
@@ -163,7 +163,7 @@ async def test_a_model_with_too_many_runs_leaves_the_others_alone() -> None:
         assert (await first).status == 200
 
 
-async def test_a_key_with_too_many_runs_leaves_the_others_alone() -> None:
+async def test_the_run_limit_of_one_key_does_not_affect_other_keys() -> None:
     other, other_hash = new_key()
     keys = (
         KeyConfig(name="web", hash=HASH, max_running=1),

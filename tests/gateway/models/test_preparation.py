@@ -91,7 +91,7 @@ async def statuses(app: App, run_id: str) -> list[str]:
         ),
     ],
 )
-async def test_a_run_that_waits_for_its_model_says_so(
+async def test_a_run_that_waits_for_its_model_has_a_status(
     app: App, slow: SlowModel, stage: Preparation, text: str
 ) -> None:
     slow.stage = stage

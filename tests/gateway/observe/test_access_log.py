@@ -106,7 +106,7 @@ def test_a_request_is_one_json_object() -> None:
     }
 
 
-def test_unknown_fields_are_left_out() -> None:
+def test_fields_without_a_value_are_left_out() -> None:
     with Written(JsonFormatter()) as written:
         AccessLog().line(
             AccessRecord(
@@ -193,7 +193,7 @@ def test_a_long_path_is_shortened() -> None:
     assert len(written.text) < 2_000
 
 
-def test_an_exception_is_a_field_of_its_line() -> None:
+def test_the_exception_is_a_field_of_the_log_line() -> None:
     with Written(JsonFormatter()) as written:
         try:
             raise RuntimeError("first\nsecond")
@@ -217,7 +217,7 @@ def test_an_exception_cannot_forge_a_log_line() -> None:
     assert "    Stack (most recent call last):" in below
 
 
-def test_extra_fields_of_any_kind_are_written_and_do_not_hide_the_head() -> None:
+def test_extra_fields_of_any_kind_are_written_and_do_not_replace_the_standard_fields() -> None:
     circle: list[Any] = []
     circle.append(circle)
     log = logging.getLogger("windlass.loop")
@@ -272,7 +272,7 @@ def untouched() -> Iterator[None]:
         (io.StringIO, False, False),
     ],
 )
-def test_a_terminal_reads_text_and_everything_else_json(
+def test_a_terminal_gets_text_and_any_other_output_json(
     monkeypatch: pytest.MonkeyPatch, stream: Any, json_asked: bool | None, in_json: bool
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stream())

@@ -96,7 +96,7 @@ async def test_a_run_is_counted_with_its_rounds_tools_and_tokens() -> None:
     ("script", "reason"),
     [([refuse(500, SECRET)], "error"), ([cut(say("a b c"), after=2)], "error")],
 )
-async def test_a_run_that_fails_is_counted_and_runs_no_more(script: Any, reason: str) -> None:
+async def test_a_failed_run_is_counted_and_no_longer_active(script: Any, reason: str) -> None:
     metrics = Metrics(models=["fast"])
     await observe(metrics, script)
     assert value(metrics, "runs_total", model="fast", stop_reason=reason) == 1
@@ -128,7 +128,7 @@ async def test_a_run_that_is_stopped_before_it_begins_leaves_the_gauge_at_zero()
     assert value(metrics, "runs_total", model="fast", stop_reason="stopped") == 1
 
 
-def test_times_are_those_of_the_events() -> None:
+def test_run_times_come_from_the_events() -> None:
     metrics = Metrics(models=["fast"])
     show(
         metrics,
@@ -239,7 +239,7 @@ async def test_added_tools_get_their_own_series() -> None:
     assert value(metrics, "tool_runs_total", tool="double", outcome="ok") == 1
 
 
-def test_every_stop_reason_is_there_from_the_start() -> None:
+def test_every_stop_reason_has_a_series_from_the_start() -> None:
     metrics = Metrics(models=["fast"])
     for reason in get_args(StopReason):
         assert value(metrics, "runs_total", model="fast", stop_reason=reason) == 0
@@ -270,7 +270,7 @@ def test_the_accept_header_chooses_the_format(accept: str | None, content_type: 
     }
 
 
-def test_two_gateways_count_apart() -> None:
+def test_two_gateways_in_one_process_count_separately() -> None:
     first, second = Metrics(), Metrics()
     first.refused("queue_full")
     assert value(second, "refused_total", reason="queue_full") is None

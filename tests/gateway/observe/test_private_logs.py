@@ -120,7 +120,9 @@ async def test_with_log_content_arguments_and_exceptions_are_logged(
     await app.gateway.aclose()
 
 
-def test_a_program_beside_the_gateway_logs_as_before(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_gateway_does_not_change_the_log_of_its_program(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     log = logging.getLogger("windlass.loop")
     with hide_content(True):
         log.warning("one", extra={"arguments": SECRET})

@@ -102,7 +102,7 @@ async def test_a_tool_span_has_name_call_and_outcome() -> None:
     assert bad.status.status_code == StatusCode.ERROR
 
 
-async def test_a_call_that_never_ran_has_a_row_without_a_length() -> None:
+async def test_a_call_that_never_ran_is_a_span_of_zero_length() -> None:
     traces = Traces()
     refused = calls(call("double", number="many"), call("kept"), call("no_such_tool"))
     await traces.observe([refused, call("kept"), "done"])
@@ -192,7 +192,7 @@ def test_the_last_event_ends_a_tool_without_an_end_event() -> None:
     assert len(traces.spans) == 3
 
 
-def test_a_run_that_never_began_has_no_spans() -> None:
+def test_a_run_that_never_started_has_no_spans() -> None:
     traces = Traces()
     traces.show(RunEnded("stopped"))
     assert traces.spans == []

@@ -57,7 +57,7 @@ async def test_with_content_the_spans_contain_messages() -> None:
     assert last[0]["parts"] == [{"type": "text", "content": "It is 8."}]
 
 
-def test_with_content_the_bytes_of_media_stay_out() -> None:
+def test_with_content_the_bytes_of_media_are_left_out() -> None:
     traces = Traces(content=True)
     parts = (
         Part.from_bytes(SECRET.encode(), "image/png"),

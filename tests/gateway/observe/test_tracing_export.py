@@ -84,7 +84,7 @@ async def test_spans_reach_a_collector(collector: Collector, variable: str, path
     assert SECRET not in str(collector.received)
 
 
-async def test_a_lone_surrogate_does_not_stop_the_export(
+async def test_an_invalid_character_does_not_stop_the_export_of_spans(
     collector: Collector,
 ) -> None:
     tracing = tracing_from({"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}, content=True)
@@ -130,7 +130,7 @@ def test_without_an_exporter_there_is_no_tracing(environ: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize("exporter", ["otlp", "console", "Console, otlp"])
-def test_the_exporter_alone_switches_it_on(exporter: str) -> None:
+def test_the_exporter_variable_alone_turns_tracing_on(exporter: str) -> None:
     tracing = tracing_from({"OTEL_TRACES_EXPORTER": exporter})
     assert tracing is not None
     tracing.shutdown()

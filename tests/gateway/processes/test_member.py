@@ -83,7 +83,7 @@ async def test_the_supervisor_decides_about_a_slot(granted: bool) -> None:
         assert await waiting is granted
 
 
-async def test_a_released_slot_is_used_again_without_a_question() -> None:
+async def test_a_released_slot_is_reused_without_a_message() -> None:
     async with supervised() as (member, supervisor):
         first = asyncio.create_task(member.acquire("model m", 1))
         await supervisor.hear()
@@ -95,7 +95,7 @@ async def test_a_released_slot_is_used_again_without_a_question() -> None:
         assert await supervisor.hear() == Ready()  # nothing was said in between
 
 
-async def test_recalled_slots_go_back_until_the_recall_ends() -> None:
+async def test_recalled_slots_are_returned_until_the_recall_ends() -> None:
     async with supervised() as (member, supervisor):
         turns = [asyncio.create_task(member.acquire("model m", 2)) for _ in range(2)]
         for number in (1, 2):
@@ -114,7 +114,7 @@ async def test_recalled_slots_go_back_until_the_recall_ends() -> None:
         assert await supervisor.hear() == Return("model m", 1)
 
 
-async def test_a_caller_that_leaves_withdraws_its_question() -> None:
+async def test_a_cancelled_caller_withdraws_its_request() -> None:
     async with supervised() as (member, supervisor):
         waiting = asyncio.create_task(member.acquire("model m", 1))
         assert await supervisor.hear() == Acquire(1, "model m", 1)
@@ -129,7 +129,7 @@ async def test_a_caller_that_leaves_withdraws_its_question() -> None:
         assert await supervisor.hear() == Return("model m", 1, recalled=True)
 
 
-async def test_the_places_of_all_runs_are_slots_with_a_queue() -> None:
+async def test_the_global_run_limit_has_slots_and_a_queue() -> None:
     async with supervised() as (member, supervisor):
         places, limits = SharedPlaces(member), LimitsConfig(max_running=5, max_queued=7)
         first, second = places.request(limits), places.request(limits)
@@ -161,7 +161,7 @@ async def test_a_process_drains_when_it_is_asked_and_ends_without_its_supervisor
     assert "The supervisor exited: shutting down" in caplog.messages
 
 
-async def test_a_process_stores_what_others_look_for_and_asks_them_itself() -> None:
+async def test_a_process_stores_runs_that_others_search_and_searches_theirs() -> None:
     async with supervised() as (member, supervisor):
         wanted: list[str] = []
 

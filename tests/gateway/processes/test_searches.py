@@ -34,7 +34,7 @@ def test_a_process_without_siblings_is_answered_at_once() -> None:
     assert sent.taken() == [(1, RequestAnswer(7, 1))]
 
 
-def test_no_search_waits_for_a_process_that_has_exited() -> None:
+def test_a_search_does_not_wait_for_an_exited_process() -> None:
     sent = Sent()
     sent.searches.begin(1, Find(7, "run_a"), [1, 2, 3])
     sent.searches.begin(3, Find(4, "run_b"), [1, 2, 3])

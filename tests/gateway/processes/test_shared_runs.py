@@ -136,7 +136,7 @@ async def test_two_searches_at_once_store_a_run_once(tmp_path: Path) -> None:
         assert {record.id for record in records} == {"run_a"}
 
 
-async def test_an_unknown_run_is_looked_for_everywhere_and_not_found(tmp_path: Path) -> None:
+async def test_an_unknown_run_is_searched_in_all_processes_and_not_found(tmp_path: Path) -> None:
     async with two_processes(tmp_path) as (here, elsewhere):
         with pytest.raises(RunNotFound):
             await here.log.status("run_x")

@@ -137,7 +137,7 @@ async def test_processes_never_hold_more_slots_than_the_limit_and_no_request_is_
             assert not any(waiting.values()), (seed, waiting)
 
 
-async def test_a_slot_that_one_process_keeps_is_recalled_before_another_is_refused() -> None:
+async def test_an_idle_slot_of_another_process_is_recalled_before_a_request_is_refused() -> None:
     with closing(Network(limit=2, max_waiting=0, seed=1)) as network:
         first, second, _ = network.processes.values()
         first.begin()

@@ -48,7 +48,7 @@ async def delete(place: Place, path: str) -> Answer:
 
 
 @restarting
-async def test_a_chat_continues_by_its_id_in_runs_and_completions(
+async def test_a_chat_id_continues_the_chat_in_runs_and_completions(
     places: Places, restarted: bool
 ) -> None:
     place = places.open([call("lookup", city="Rome"), "Sunny."])

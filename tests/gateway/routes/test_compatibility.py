@@ -135,7 +135,7 @@ async def test_tool_choice_none_declares_nothing_and_hands_no_call_back(
 
 
 @either_way
-async def test_tool_choice_required_gets_a_call_from_a_model_that_would_rather_talk(
+async def test_tool_choice_required_gets_a_call_from_a_model_that_answers_with_text(
     stage: Stage, upstream: Upstream, streams: bool
 ):
     upstream.plays("I would rather talk.", IN_WORDS)
@@ -147,7 +147,7 @@ async def test_tool_choice_required_gets_a_call_from_a_model_that_would_rather_t
 
 
 @either_way
-async def test_a_named_tool_choice_gets_that_call_from_a_model_that_would_rather_talk(
+async def test_a_named_tool_choice_gets_its_call_from_a_model_that_answers_with_text(
     stage: Stage, upstream: Upstream, streams: bool
 ):
     upstream.plays("I would rather talk.", IN_WORDS)
@@ -173,7 +173,7 @@ async def test_a_named_tool_choice_hands_back_no_call_of_another_tool(
     ["sometimes", 7, {"type": "function"}, {"type": "function", "function": {"name": "nobody"}}],
     ids=["a word", "a number", "no name", "a tool that is not there"],
 )
-async def test_a_tool_choice_that_means_nothing_is_a_bad_request(
+async def test_an_invalid_tool_choice_is_a_bad_request(
     stage: Stage, upstream: Upstream, choice: Any
 ):
     async with asked(stage, upstream.model, tools=[WEATHER], tool_choice=choice) as answer:
@@ -269,7 +269,7 @@ async def test_other_functions_are_declared_beside_google_search(stage: Stage):
     assert [made["name"] for made in message["tool_calls"]] == ["get_weather"]
 
 
-async def test_a_service_without_google_search_is_not_troubled_with_it(stage: Stage):
+async def test_google_search_is_not_sent_to_other_services(stage: Stage):
     upstream = stage.upstreams["openai"]
     upstream.plays("I know it.")
     message = await answered(
@@ -283,9 +283,7 @@ async def test_a_service_without_google_search_is_not_troubled_with_it(stage: St
 
 
 @either_way
-async def test_single_function_that_the_model_calls(
-    stage: Stage, upstream: Upstream, streams: bool
-):
+async def test_the_model_calls_the_only_function(stage: Stage, upstream: Upstream, streams: bool):
     upstream.plays(call("get_weather", city="Paris"))
     message = await answered(stage, upstream.model, streams=streams, tools=[WEATHER])
     [made] = message["tool_calls"]
@@ -293,7 +291,7 @@ async def test_single_function_that_the_model_calls(
 
 
 @either_way
-async def test_single_function_that_the_model_declines(
+async def test_a_model_may_answer_without_calling_the_function(
     stage: Stage, upstream: Upstream, streams: bool
 ):
     upstream.plays("It rains everywhere.")
@@ -302,7 +300,7 @@ async def test_single_function_that_the_model_declines(
 
 
 @either_way
-async def test_multiple_functions_of_which_the_model_picks_one(
+async def test_the_model_chooses_one_of_several_functions(
     stage: Stage, upstream: Upstream, streams: bool
 ):
     upstream.plays(call("get_time", city="Rome"))

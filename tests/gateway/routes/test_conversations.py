@@ -141,7 +141,7 @@ async def test_a_failed_response_does_not_change_the_conversation(places: Places
     assert said(place) == ["Hello.", "Works."]
 
 
-async def test_a_conversation_is_a_chat(places: Places) -> None:
+async def test_a_conversation_is_also_listed_as_a_chat(places: Places) -> None:
     place = places.open(["One.", "Two."])
     conversation = await created(place, user("Hello."))
     await respond(place, "First?", conversation=conversation)

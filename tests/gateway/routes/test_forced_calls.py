@@ -128,7 +128,7 @@ def allowed(mode: str, *names: str) -> Body:
 
 @either_way
 @either_kind
-async def test_a_required_call_outlasts_the_rounds_of_server_tools(ask: Asked):
+async def test_a_required_call_stays_required_after_rounds_of_server_tools(ask: Asked):
     message = await ask.gets(
         call("lookup", city="Oslo"),
         call("lookup", city="Rome"),

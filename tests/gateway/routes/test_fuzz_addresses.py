@@ -40,7 +40,7 @@ def gateway() -> Iterator[Gateway]:
 
 @FUZZ
 @given(any_json)
-def test_any_decision_is_never_a_failure(gateway: Gateway, value: Any) -> None:
+def test_an_invalid_decision_never_causes_a_server_error(gateway: Gateway, value: Any) -> None:
     run = gateway.post(encoded(SHORT), "/v1/runs").json
     answer = gateway.post(encoded(value), f"/v1/runs/{run['id']}/approve")
     assert answer.status in (400, 409)
@@ -73,7 +73,7 @@ def test_a_field_of_a_wrong_decision_is_named(
     st.sampled_from(["/", "/v1/", "/v1/runs/", "/v1/models/", "/health/"]),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
 )
-def test_any_address_is_never_a_failure(
+def test_an_invalid_path_never_causes_a_server_error(
     gateway: Gateway, method: str, start: str, rest: str
 ) -> None:
     answer = gateway.request(method, start + rest, JSON_TYPE)
@@ -91,7 +91,9 @@ def test_any_address_is_never_a_failure(
 @example(b"content-length", b"9" * 5000)
 @example(b"content-length", b"-1")
 @example(b"last-event-id", b"9" * 5000)
-def test_any_header_is_never_a_failure(gateway: Gateway, name: bytes, value: bytes | str) -> None:
+def test_an_invalid_header_never_causes_a_server_error(
+    gateway: Gateway, name: bytes, value: bytes | str
+) -> None:
     header = (name, value if isinstance(value, bytes) else value.encode())
     for method, path in (("POST", CHAT), ("GET", "/v1/runs/run_x/events"), ("GET", "/metrics")):
         answer = gateway.request(method, path, JSON_TYPE, header)
@@ -100,7 +102,7 @@ def test_any_header_is_never_a_failure(gateway: Gateway, name: bytes, value: byt
             assert answer.error
 
 
-def test_a_405_lists_the_methods_of_the_path(
+def test_a_405_lists_the_allowed_methods(
     gateway: Gateway,
 ) -> None:
     for path, methods in (

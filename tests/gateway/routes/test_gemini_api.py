@@ -344,7 +344,7 @@ async def test_a_call_whose_turn_is_forgotten_is_still_answered() -> None:
 # Odd but legal bodies.
 
 
-async def test_a_single_content_and_a_single_part_need_no_list() -> None:
+async def test_one_content_or_part_is_accepted_without_a_list() -> None:
     model = ScriptedModel(["Hi."])
     app = create_app(config_of(ModelConfig(name="m", target="scripted/m")), models={"m": model})
     body = {"contents": {"role": "user", "parts": {"text": "Go."}}}

@@ -121,19 +121,19 @@ def test_it_writes_a_file_with_its_own_tool(cli: Cli) -> None:
     assert done.stdout.strip() == "Written."
 
 
-def test_an_answer_that_the_gateway_had_to_add_is_no_reason_to_ask_again(cli: Cli) -> None:
+def test_a_text_added_by_the_gateway_does_not_make_gemini_cli_ask_again(cli: Cli) -> None:
     done = cli.run("Hello", call("lookup", city="Rome"), say(""), max_rounds=1)
     assert done.stdout.strip() == EMPTY_ANSWER
     assert len(cli.requests) == 2
 
 
-def test_it_shows_why_the_gateway_refuses(cli: Cli) -> None:
+def test_gemini_cli_shows_the_error_of_the_gateway(cli: Cli) -> None:
     done = cli.run("Hello", refuse(400, "Not today."))
     assert done.returncode != 0
     assert "Not today." in done.stderr + done.stdout
 
 
-def test_a_stream_that_is_cut_is_never_taken_for_an_answer(cli: Cli) -> None:
+def test_an_interrupted_stream_is_never_an_answer(cli: Cli) -> None:
     done = cli.run("Count.", *[cut("One two three four.", 2)] * 9)
     assert "four" not in done.stdout
     assert done.returncode != 0

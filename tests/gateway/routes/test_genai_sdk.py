@@ -275,7 +275,9 @@ def test_tokens_are_counted(client: genai.Client, stage: Stage, model: str) -> N
 # Tools.
 
 
-def test_server_tools_run_unseen(client: genai.Client, stage: Stage, model: str) -> None:
+def test_the_calls_of_server_tools_are_hidden(
+    client: genai.Client, stage: Stage, model: str
+) -> None:
     stage.plays(call("lookup", city="Rome"), "Sunny.")
     answer = client.models.generate_content(model=model, contents="Weather?")
     assert (answer.text, answer.function_calls) == ("Sunny.", None)
@@ -348,7 +350,9 @@ def facts(request: Any) -> list[Any]:
     return found
 
 
-def test_a_forced_call_is_the_clients(client: genai.Client, stage: Stage, model: str) -> None:
+def test_a_forced_call_is_returned_to_the_client(
+    client: genai.Client, stage: Stage, model: str
+) -> None:
     stage.plays(call("ring", times=1))
     asked = config(
         tools=[ring],

@@ -122,7 +122,7 @@ async def test_a_message_has_the_fields_of_anthropics() -> None:
     }
 
 
-async def test_a_stream_says_that_it_is_one() -> None:
+async def test_a_stream_has_the_content_type_of_a_stream() -> None:
     answer = await MessagesGateway("Hi.").post(
         {"model": "m", "max_tokens": 9, "messages": [user("Go.")], "stream": True}
     )

@@ -123,7 +123,7 @@ async def test_every_kind_of_tool_is_accepted(tool: Body) -> None:
     ],
     ids=lambda block: block["type"],
 )
-async def test_every_kind_of_users_block_is_accepted(block: Body) -> None:
+async def test_every_kind_of_user_block_is_accepted(block: Body) -> None:
     gateway = MessagesGateway("Hi.")
     said = [user([block, {"type": "text", "text": "Go."}])]
     assert texts(await gateway.message(messages=said)) == "Hi."
@@ -150,7 +150,7 @@ async def test_every_kind_of_users_block_is_accepted(block: Body) -> None:
     ],
     ids=lambda block: block["type"],
 )
-async def test_every_kind_of_assistants_block_is_accepted(block: Body) -> None:
+async def test_every_kind_of_assistant_block_is_accepted(block: Body) -> None:
     gateway = MessagesGateway("Hi.")
     turn = assistant([block, {"type": "text", "text": "Well."}])
     assert texts(await gateway.message(messages=[user("Go."), turn, user("Go on.")])) == "Hi."
@@ -334,7 +334,7 @@ async def test_a_key_gets_the_first_of_its_models_with_the_alias() -> None:
     assert texts((await post(app, body, PATH, (bearer(SMALL),))).json) == "I am little."
 
 
-async def test_names_of_clients_are_no_labels_of_metrics() -> None:
+async def test_model_names_of_clients_are_not_labels_of_metrics() -> None:
     gateway = MessagesGateway(*["Hi."] * 3)
     for name in ("claude-a", "claude-b", "claude-c"):
         assert (await gateway.post({**asking(), "model": name})).status == 200
@@ -426,7 +426,7 @@ async def test_the_count_is_not_far_below_the_size_of_the_text() -> None:
     assert await counted(prompt=text) >= len(text) // 5
 
 
-async def test_a_count_needs_no_limit_and_ignores_what_it_does_not_know() -> None:
+async def test_counting_tokens_needs_no_max_tokens_and_ignores_unknown_fields() -> None:
     body = {"model": "claude-x", "messages": [user("Go.")], "a_field_of_2030": 1}
     answer = await post(MessagesGateway().app, body, COUNT_PATH)
     assert answer.json["input_tokens"] > 0

@@ -181,7 +181,7 @@ MIXED_TOLD = [
 @wires
 @streaming
 @remembering
-def test_a_conversation_over_several_rounds_reaches_the_model_whole(
+def test_a_conversation_with_several_rounds_reaches_the_model_completely(
     client: httpx2.Client,
     scripts: Scripts,
     wire: str,
@@ -394,7 +394,7 @@ def test_a_whole_conversation_is_replayed_with_each_of_its_turns_whole(
 
 @wires
 @streaming
-def test_a_client_tool_wins_over_a_server_tool_of_the_same_name(
+def test_a_client_tool_overrides_a_server_tool_of_the_same_name(
     client: httpx2.Client,
     scripts: Scripts,
     caplog: pytest.LogCaptureFixture,

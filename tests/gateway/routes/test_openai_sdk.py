@@ -104,9 +104,7 @@ async def test_the_async_client_gets_the_same(async_client: AsyncOpenAI, upstrea
     assert completion.choices[0].message.content == "Hello, you."
 
 
-def test_a_stream_brings_the_text_in_pieces_and_the_usage_when_asked(
-    client: OpenAI, upstream: Upstream
-):
+def test_a_stream_has_text_in_pieces_and_usage_on_request(client: OpenAI, upstream: Upstream):
     upstream.plays(say("One two three.", usage=Usage(7, 3, 10)))
     with client.chat.completions.create(
         model=upstream.model,
@@ -305,7 +303,7 @@ def test_a_single_stop_text_is_a_list_of_one(client: OpenAI, upstream: Upstream)
 UNKNOWN: Body = {"brand_new_field": {"deep": [1]}, "logit_bias": {"50": 1}, "user": "u-1"}
 
 
-def test_fields_that_we_do_not_know_are_passed_on_to_openai(client: OpenAI, stage: Stage):
+def test_unknown_fields_are_passed_on_to_openai(client: OpenAI, stage: Stage):
     upstream = stage.upstreams["openai"]
     upstream.plays("Fine.")
     client.chat.completions.create(model=upstream.model, messages=[user("Go.")], extra_body=UNKNOWN)
@@ -397,7 +395,7 @@ def test_an_unknown_model_is_not_found(client: OpenAI):
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_a_busy_service_is_a_rate_limit_with_its_own_wait(
+def test_a_busy_service_is_a_rate_limit_with_its_retry_after(
     client: OpenAI, upstream: Upstream, streams: bool
 ):
     upstream.plays(refuse(429, "Slow down.", retry_after=120))
@@ -415,7 +413,7 @@ def test_a_bad_request_of_the_service_stays_a_bad_request(client: OpenAI, upstre
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_the_service_refuses_is_not_the_clients_fault(
+def test_a_key_that_the_service_refuses_is_not_a_client_error(
     client: OpenAI, upstream: Upstream, status: int
 ):
     upstream.plays(refuse(status, f"Wrong key {KEY}."))

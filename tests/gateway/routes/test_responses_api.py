@@ -232,7 +232,9 @@ async def test_input_items_are_listed_in_both_orders_and_in_pages(places: Places
 # What is stored.
 
 
-async def test_a_response_that_is_not_stored_is_nowhere(places: Places, file: Path) -> None:
+async def test_a_response_that_is_not_stored_cannot_be_read_or_listed(
+    places: Places, file: Path
+) -> None:
     place = places.open([call("lookup", city="Atlantis"), "Secret answer."])
     response = await respond(place, "Secret question.", store=False)
     assert text_of(response) == "Secret answer."

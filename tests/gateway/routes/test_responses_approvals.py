@@ -79,7 +79,7 @@ async def test_a_response_asks_for_approval_and_the_next_one_continues(
 
 
 @either_way
-async def test_a_denied_call_is_not_run_and_the_model_hears_why(
+async def test_a_denied_call_does_not_run_and_the_model_reads_the_reason(
     places: Places, streams: bool
 ) -> None:
     place = places.open([call("erase", path="/tmp/x"), "As you wish."])

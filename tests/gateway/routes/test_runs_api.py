@@ -184,7 +184,7 @@ def test_a_reader_continues_after_its_last_event(client: httpx2.Client, scripts:
     assert events(client, run_id, after=0) == whole
 
 
-def test_a_reader_with_all_events_receives_a_204(client: httpx2.Client, scripts: Scripts) -> None:
+def test_a_reader_that_has_all_events_receives_204(client: httpx2.Client, scripts: Scripts) -> None:
     run_id = start(client, scripts.prompt("One two three."))
     whole = events(client, run_id)
     for after in (len(whole), len(whole) + 100):
@@ -275,7 +275,7 @@ def test_edited_arguments_replace_those_of_the_model(
     assert "model.txt" not in erased
 
 
-def test_a_denied_call_does_not_run_and_the_model_reads_why(
+def test_a_denied_call_does_not_run_and_the_model_receives_the_reason(
     client: httpx2.Client, scripts: Scripts
 ) -> None:
     run_id = start(client, scripts.prompt(call("erase", path="denied.txt"), "I may not."))
@@ -412,7 +412,7 @@ def test_the_client_s_own_calls_are_in_the_response_of_a_run(
     assert second["response"]["choices"][0]["message"]["content"] == "Sunny, and it rang."
 
 
-def test_a_run_over_the_limit_is_refused_and_a_place_comes_free_with_its_end(
+def test_a_run_over_the_limit_is_refused_until_another_run_ends(
     client: httpx2.Client, scripts: Scripts
 ) -> None:
     gate = Gate()

@@ -124,7 +124,7 @@ async def test_the_finish_reason_is_the_models(
     assert completion["choices"][0]["finish_reason"] == reason
 
 
-async def test_usage_comes_last_and_is_the_whole_runs(stage: Stage, upstream: Upstream):
+async def test_the_usage_of_the_whole_run_comes_last(stage: Stage, upstream: Upstream):
     upstream.plays(call("look_up", word="a"), say("Found.", usage=Usage(20, 7, 27)))
     chunks = await streamed(
         stage, upstream.model_with_tools, stream_options={"include_usage": True}
@@ -149,7 +149,7 @@ async def test_usage_is_sent_only_on_request(calm_stage: Stage, wire: str, optio
     assert all(chunk["choices"] for chunk in chunks)
 
 
-async def test_a_stream_says_that_it_is_one(stage: Stage, upstream: Upstream):
+async def test_a_stream_has_the_content_type_of_a_stream(stage: Stage, upstream: Upstream):
     upstream.plays("Hello.")
     async with asked(stage, upstream.model, stream=True) as answer:
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -223,7 +223,7 @@ async def test_the_clients_calls_are_numbered_without_the_gateways(
     assert message["finish_reason"] == "tool_calls"
 
 
-async def test_thoughts_stream_in_a_field_of_their_own(stage: Stage, upstream: Upstream):
+async def test_thoughts_stream_in_a_separate_field(stage: Stage, upstream: Upstream):
     upstream.plays(Turn(thoughts="Let me see.", text="Yes."))
     message = reassembled(await streamed(stage, upstream.model))
     assert (message["reasoning_content"], message["content"]) == ("Let me see.", "Yes.")
@@ -233,7 +233,7 @@ async def test_thoughts_stream_in_a_field_of_their_own(stage: Stage, upstream: U
 
 
 @pytest.mark.usefixtures("patience")
-async def test_the_first_rounds_text_arrives_while_the_tool_still_runs(
+async def test_the_text_of_the_first_round_arrives_while_the_tool_runs(
     stage: Stage, upstream: Upstream, gate: Gate
 ):
     upstream.plays(calls(call("hold", word="x"), text="One moment. "), "Done.")
@@ -257,7 +257,7 @@ async def _text_until(payloads: AsyncIterator[str], end: str) -> str:
 
 
 @pytest.mark.usefixtures("patience")
-async def test_each_piece_of_text_arrives_before_the_model_has_said_the_next(
+async def test_each_piece_of_text_arrives_before_the_model_writes_the_next(
     stage: Stage, upstream: Upstream
 ):
     held = slow("One two.", after=1)
@@ -271,7 +271,7 @@ async def test_each_piece_of_text_arrives_before_the_model_has_said_the_next(
 
 
 @pytest.mark.usefixtures("patience")
-async def test_heartbeats_are_comments_while_a_tool_is_held(
+async def test_a_stream_has_heartbeat_comments_while_a_tool_runs(
     stage: Stage, upstream: Upstream, gate: Gate
 ):
     upstream.plays(call("hold", word="x"), "Done.")
@@ -289,9 +289,7 @@ async def test_heartbeats_are_comments_while_a_tool_is_held(
 
 
 @pytest.mark.usefixtures("gate")
-async def test_nothing_of_the_gateways_tools_is_shown_to_strict_clients(
-    stage: Stage, upstream: Upstream
-):
+async def test_clients_see_nothing_of_server_tools_by_default(stage: Stage, upstream: Upstream):
     upstream.plays(call("look_up", word="an argument"), "Found.")
     async with asked(stage, upstream.model_with_tools, stream=True) as answer:
         text = await answer.response.text()
@@ -306,9 +304,7 @@ ASKING: dict[str, Body] = {
 
 
 @pytest.mark.parametrize("way", ASKING)
-async def test_a_client_that_asks_sees_what_the_tools_do(
-    stage: Stage, upstream: Upstream, way: str
-):
+async def test_a_client_can_request_tool_events(stage: Stage, upstream: Upstream, way: str):
     upstream.plays(call("look_up", word="w"), "Found.")
     chunks = await streamed(stage, upstream.model_with_tools, **ASKING[way])
     events = [chunk["windlass"] for chunk in chunks if "windlass" in chunk]
@@ -515,9 +511,7 @@ TURNS = st.builds(
 @pytest.mark.parametrize("wire", WIRES)
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(turn=TURNS)
-async def test_the_stream_put_together_is_the_answer_in_one_body(
-    stage: Stage, wire: str, turn: Turn
-):
+async def test_a_joined_stream_equals_the_complete_answer(stage: Stage, wire: str, turn: Turn):
     upstream = stage.upstreams[wire]
     upstream.plays(turn, turn)
     asked_for: Any = {"tools": [WEATHER, CLOCK]}

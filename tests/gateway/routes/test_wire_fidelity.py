@@ -259,7 +259,9 @@ async def test_a_stored_run_returns_its_answer_in_the_older_form(tmp_path: Path)
         "1 validation error: {0}: Extra inputs are not permitted",
     ],
 )
-def test_a_limit_goes_by_its_own_name_unless_that_is_refused(name: str, message: str) -> None:
+def test_max_tokens_keeps_the_name_of_the_client_unless_the_service_refuses_it(
+    name: str, message: str
+) -> None:
     other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
     with Stage(server=QUIET, mode="native") as stage:  # what is refused here is remembered
         upstream = stage.upstreams["openai"]
@@ -272,7 +274,7 @@ def test_a_limit_goes_by_its_own_name_unless_that_is_refused(name: str, message:
         assert all(body.get(name, body.get(other)) == 7 for body in upstream.bodies)
 
 
-def test_a_limit_that_is_too_large_is_lowered_to_what_the_service_names() -> None:
+def test_a_max_tokens_above_the_limit_is_lowered_to_the_limit() -> None:
     message = "max_tokens is too large: 99999. This model supports at most 4096 completion tokens."
     with Stage(server=QUIET, mode="native") as stage:
         upstream = stage.upstreams["openai"]
@@ -373,16 +375,14 @@ def test_the_text_of_all_rounds_is_in_the_answer(texts: tuple[str, ...], whole: 
     [(LATER, {}), (QUIET, {"response_format": {"type": "json_object"}})],
     ids=["omit", "json"],
 )
-def test_earlier_text_is_left_out_where_it_is_not_wanted(
-    server: ServerConfig, fields: Body
-) -> None:
+def test_earlier_text_can_be_left_out_of_answers(server: ServerConfig, fields: Body) -> None:
     steps = [said("Let me see.", "", last=False), say('{"sunny": true}')]
     message, chunks = forms(server, steps, **fields)
     assert message["content"] == '{"sunny": true}'
     assert content_of(chunks) == '{"sunny": true}'
 
 
-def test_text_before_a_call_of_the_clients_is_there_though_earlier_text_is_left_out() -> None:
+def test_text_before_a_client_call_is_in_the_answer_without_earlier_text() -> None:
     open_map = {"type": "function", "function": {"name": "open_map"}}
     steps = [
         said("Let me see.", "", last=False),
@@ -403,7 +403,7 @@ def test_images_of_all_rounds_are_in_both_forms() -> None:
     assert sum(len(delta.get("images", ())) for delta in deltas(chunks)) == 2
 
 
-async def test_a_turn_whose_text_was_joined_is_put_back_whole() -> None:
+async def test_a_turn_with_joined_text_is_restored() -> None:
     open_map = {"type": "function", "function": {"name": "open_map"}}
     script = [
         calls(call("look_up", word="w"), text="Let me see."),
@@ -480,7 +480,7 @@ def test_an_openai_service_is_sent_every_part_as_it_is(stage: Stage, part: Body)
     assert upstream.bodies[0]["messages"][-1]["content"][-1] == part
 
 
-def test_an_unknown_part_is_the_openai_services_own_to_refuse(stage: Stage) -> None:
+def test_unknown_parts_are_sent_to_openai_services(stage: Stage) -> None:
     upstream = stage.upstreams["openai"]
     upstream.plays("I see.")
     with client_of(stage.serving) as client:

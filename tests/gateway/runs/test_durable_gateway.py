@@ -171,7 +171,7 @@ async def test_a_run_stopped_while_its_gateway_was_down_starts_nothing(
     assert after.model.requests == []
 
 
-async def test_a_stop_that_no_process_executes_in_time_is_stored_and_accepted(
+async def test_a_stop_that_is_not_executed_in_time_is_stored_and_returns_202(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.gateway.runs.storage.STOP_SECONDS", 0.01)
@@ -186,7 +186,7 @@ async def test_a_stop_that_no_process_executes_in_time_is_stored_and_accepted(
 
 
 @pytest.mark.parametrize("where", ["here", "beside"])
-async def test_a_call_that_has_an_answer_waits_for_no_decision(places: Places, where: str) -> None:
+async def test_a_call_with_a_result_cannot_be_decided(places: Places, where: str) -> None:
     there = places.open([calls(call("erase", path="a", id="x"), call("lookup", city="Rome"))])
     run_id = await there.start()
     asked = await there.until(run_id, ApprovalRequested)
@@ -197,7 +197,7 @@ async def test_a_call_that_has_an_answer_waits_for_no_decision(places: Places, w
         assert (refused.status, refused.error["code"]) == (409, "nothing_to_approve")
 
 
-async def test_a_call_whose_answer_is_in_the_log_of_an_open_run_waits_for_no_decision(
+async def test_a_call_with_a_result_in_the_log_of_an_active_run_cannot_be_decided(
     places: Places,
 ) -> None:
     before = places.open([call("erase", path="a", id="x")])

@@ -175,7 +175,9 @@ async def test_only_one_of_many_takes_a_run_over(open_gateway: Open) -> None:
             assert (await run.result()).text == "Done."
 
 
-async def test_a_gateway_that_wakes_too_late_cannot_write_to_its_run(open_gateway: Open) -> None:
+async def test_a_gateway_that_wakes_up_after_losing_its_run_cannot_write_to_it(
+    open_gateway: Open,
+) -> None:
     gate = Gate()
     one, other = open_gateway([slow("Old answer.", gate, after=1)]), open_gateway(["New answer."])
     run_id = await start(one)
@@ -250,7 +252,7 @@ async def test_a_run_that_cannot_be_resumed_delays_no_other(
     assert sum("Cannot read run" in record.message for record in caplog.records) == 1
 
 
-async def test_a_look_for_runs_that_fails_is_not_the_last(
+async def test_a_failed_search_for_interrupted_runs_is_repeated(
     open_gateway: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway = open_gateway([]).gateway

@@ -124,7 +124,7 @@ async def by_hand(app: App, **arguments: Any) -> Any:
     return (await post(app, {"arguments": arguments}, "/v1/tools/add/call")).json
 
 
-async def test_the_executor_of_create_app_answers_calls_of_runs_and_of_people() -> None:
+async def test_the_executor_of_create_app_executes_calls_of_runs_and_manual_calls() -> None:
     limited = Limited()
     app = app_with(limited, [call("add", a=1, b=2), "Three."])
     assert (await post(app, asking("?"))).status == 200

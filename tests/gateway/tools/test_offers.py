@@ -31,11 +31,11 @@ def offered(theirs: object = None) -> dict[str, str]:
     return {each.name: each.description for each in offer.declarations}  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_the_gateways_own_tools_come_first_and_win_over_remote_ones() -> None:
+def test_the_gateways_own_tools_override_remote_tools() -> None:
     assert list(offered().items()) == [("look", "ours"), ("read", "a server's")]
 
 
-def test_client_tools_win_over_all_others() -> None:
+def test_client_tools_override_all_other_tools() -> None:
     theirs = [{"type": "function", "function": {"name": "look", "description": "theirs"}}]
     assert offered(theirs) == {"look": "theirs", "read": "a server's"}
 

@@ -77,7 +77,7 @@ async def test_a_key_uses_the_sessions_that_it_may(nats: str, session: str) -> N
 
 
 @pytest.mark.parametrize("name", ["a.b", "*", "x" * 65])
-async def test_a_session_that_cannot_be_one_is_refused(nats: str, name: str) -> None:
+async def test_an_invalid_session_name_is_refused(nats: str, name: str) -> None:
     async with serving(nats, ["Fine."]) as app:
         answer = await post(app, ASK, headers=[in_session(name)])
     assert answer.status == 400
@@ -91,7 +91,7 @@ async def test_a_gateway_without_workers_reports_it() -> None:
 
 
 @pytest.mark.process
-async def test_without_a_server_of_yours_one_is_started(session: str) -> None:
+async def test_without_a_configured_server_the_gateway_starts_one(session: str) -> None:
     async with serving("", [call("get_weather", city="Paris"), "Fine."]) as app:
         assert app.gateway.sessions.workers is not None
         async with Worker(
@@ -102,9 +102,7 @@ async def test_without_a_server_of_yours_one_is_started(session: str) -> None:
     assert answer.json["choices"][0]["message"]["content"] == "Fine."
 
 
-async def test_workers_call_the_tools_of_the_gateway_that_are_theirs_to_call(
-    nats: str, session: str
-) -> None:
+async def test_workers_can_call_only_the_configured_host_tools(nats: str, session: str) -> None:
     @tool
     def greeting(name: str) -> str:
         """Greets."""

@@ -271,7 +271,7 @@ async def test_tool_choice_none_switches_function_calling_off(model_on: MakeMode
         assert fake.requests[0].body["switches"]["function_calling"] is False
 
 
-async def test_a_required_call_is_asked_for_again_when_words_come(model_on: MakeModel) -> None:
+async def test_a_required_call_is_requested_again_after_text(model_on: MakeModel) -> None:
     with replica(["I would rather talk.", PARIS]) as fake:
         request = asking(WEATHER, TIME, tool_choice=ToolChoice("required", ("get_weather",)))
         events = await events_of(model_on(fake.url), request)
@@ -322,7 +322,7 @@ async def test_a_history_that_the_page_does_not_hold_is_reported_in_a_new_chat(
         assert body["prompt"].endswith("When?")
 
 
-async def test_system_words_go_before_the_prompt_where_the_page_has_no_field_for_them(
+async def test_the_system_text_goes_before_the_prompt_if_the_page_has_no_field_for_it(
     model_on: MakeModel,
 ) -> None:
     with FakeAIStudio(["Hello."], broken={"system_instructions"}) as fake:

@@ -30,7 +30,7 @@ def test_the_environment_says_where_everything_is(tmp_path: Path) -> None:
     assert given.late_call == 1.5
 
 
-def test_without_a_word_it_is_google_s_page_in_a_profile_of_the_user() -> None:
+def test_the_defaults_are_googles_page_and_a_profile_of_the_user() -> None:
     given = browser_config({"XDG_DATA_HOME": "/data"})
     assert (given.url, given.profile) == (DEFAULT_URL, Path("/data/windlass/aistudio"))
     assert (given.headless, given.snapshots) == (True, None)
@@ -46,7 +46,7 @@ def test_without_a_word_it_is_google_s_page_in_a_profile_of_the_user() -> None:
         ("WINDLASS_AISTUDIO_HEADLESS", "perhaps", "true or false, not 'perhaps'"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(name: str, value: str, said: str) -> None:
+def test_an_invalid_setting_is_named(name: str, value: str, said: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}.*{said}"):
         browser_config({name: value})
 

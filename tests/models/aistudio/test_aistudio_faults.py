@@ -246,7 +246,7 @@ async def test_an_error_that_the_page_still_shows_is_reported_again(model_on: Ma
         assert text_in(await events_of(model, asking())) == "Hello."
 
 
-async def test_an_error_that_passes_is_tried_again(model_on: MakeModel) -> None:
+async def test_a_temporary_error_is_retried(model_on: MakeModel) -> None:
     with replica([model_error(), "Hello."]) as fake:
         assert text_in(await events_of(model_on(fake.url), asking())) == "Hello."
         assert [len(request.body["contents"]) for request in fake.requests] == [1, 1]
@@ -257,7 +257,7 @@ async def test_a_warning_is_no_error(model_on: MakeModel) -> None:
         assert text_in(await events_of(model_on(fake.url), asking())) == "Hello."
 
 
-async def test_an_answer_that_breaks_off_is_an_error_and_no_answer(model_on: MakeModel) -> None:
+async def test_an_interrupted_answer_is_an_error(model_on: MakeModel) -> None:
     with replica([cut("One two three.", 2)] * 2) as fake:
         model, said = model_on(fake.url), []
         with pytest.raises(ModelError, match="Failed to generate"):

@@ -78,7 +78,7 @@ async def drained(model: AIStudioModel) -> None:
             pass
 
 
-async def test_a_page_that_hangs_altogether_fails_the_request_in_its_time(tmp_path: Path) -> None:
+async def test_a_page_that_hangs_fails_the_request_after_its_timeout(tmp_path: Path) -> None:
     """Neither the snapshot of the failure nor the pressing of Stop waits for it."""
     with pytest.raises(ModelError, match="has not become ready for") as caught:
         await drained(model_with(StuckPage(), snapshots=tmp_path))

@@ -171,7 +171,7 @@ async def test_a_call_is_rendered_twice_and_stays_one(opened: Opened) -> None:
         assert await page.evaluate("window.seen.size") == 2
 
 
-async def test_stop_ends_an_answer_that_never_ends(opened: Opened) -> None:
+async def test_pressing_stop_ends_an_endless_answer(opened: Opened) -> None:
     async with opened([slow("One two", after=1), hang(), "Back."]) as (fake, page):
         for _ in range(2):
             await ask(page)

@@ -54,7 +54,9 @@ async def answer(engine: Engine, body: bytes) -> list[bytes]:
         return [chunk async for chunk in chunks]
 
 
-async def test_chunks_come_as_the_server_tells_them(engine: Engine, server: FakeServer) -> None:
+async def test_chunks_are_read_as_the_runtime_sends_them(
+    engine: Engine, server: FakeServer
+) -> None:
     gate = server.gates[b"slow"] = threading.Semaphore(1)
     async with aclosing(engine.chunks(b"slow")) as chunks:
         assert await anext(chunks) == b"one"
@@ -72,7 +74,7 @@ async def test_requests_run_in_the_order_in_which_they_came(
     assert answers == [ANSWER] * 8
 
 
-async def test_leaving_stops_the_request_at_its_next_piece(
+async def test_a_cancelled_request_stops_at_its_next_piece(
     engine: Engine, server: FakeServer
 ) -> None:
     gate = server.gates[b"long"] = threading.Semaphore(1)
@@ -83,7 +85,7 @@ async def test_leaving_stops_the_request_at_its_next_piece(
     assert server.told[b"long"] < len(ANSWER)
 
 
-async def test_a_request_that_is_left_in_the_queue_never_begins(
+async def test_a_request_cancelled_in_the_queue_never_starts(
     engine: Engine, server: FakeServer
 ) -> None:
     gate = server.gates[b"first"] = threading.Semaphore(1)

@@ -95,7 +95,7 @@ def test_a_runtime_that_does_not_load_reports_why(
 
 
 @pytest.mark.parametrize("given", ["many", "-1", "100"])
-def test_a_context_that_cannot_be_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_context_size_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDLASS_LOCAL_CONTEXT", given)
     with pytest.raises(ConfigError, match=r"WINDLASS_LOCAL_CONTEXT must be .*512 or more"):
         create_model("local/smol")

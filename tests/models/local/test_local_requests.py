@@ -66,7 +66,7 @@ async def events_of(model: LocalModel, *messages: Message, **settings: Any) -> l
         return [event async for event in events]
 
 
-async def test_an_answer_has_an_end_and_no_chance_unless_they_are_given(
+async def test_an_answer_has_a_token_limit_and_temperature_0_by_default(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = with_engine(monkeypatch, HELLO, HELLO)
@@ -76,14 +76,14 @@ async def test_an_answer_has_an_end_and_no_chance_unless_they_are_given(
     assert said == [(0.0, 512), (0.7, 5)]
 
 
-async def test_a_turn_is_read_as_it_is_shown(
+async def test_a_turn_has_the_text_and_the_end_of_the_runtime(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_engine(monkeypatch, HELLO)
     assert await events_of(model, Message.user("hi")) == [TextDelta("Hello"), TurnEnded("stop")]
 
 
-async def test_weights_made_for_less_are_asked_for_less(
+async def test_a_prompt_that_the_runtime_refuses_is_shortened(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = with_engine(monkeypatch, too_long(700, 600), HELLO)

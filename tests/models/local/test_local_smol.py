@@ -142,7 +142,7 @@ async def test_text_comes_in_pieces_and_usage_at_the_end(model: LocalModel) -> N
     assert end.usage.total_tokens == end.usage.input_tokens + 8
 
 
-async def test_loading_ahead_tells_how_far_it_is(model: LocalModel) -> None:
+async def test_loading_in_advance_reports_its_progress(model: LocalModel) -> None:
     seen: list[WeightsProgress] = []
     await model.load(seen.append)
     assert seen[-2:] == [WeightsProgress("loading", 0, 1), WeightsProgress("loading", 1, 1)]
@@ -185,7 +185,7 @@ async def test_a_request_that_is_left_while_its_prompt_is_read_stops_too(
     assert server.answered[-2:] == [False, True]
 
 
-async def test_an_old_part_of_a_long_conversation_is_left_out_aloud(
+async def test_dropping_old_messages_of_a_long_conversation_is_logged(
     server: Watched, model: LocalModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     history = [
@@ -285,7 +285,7 @@ with client.stream("Write a long story.") as stream:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux tells of sockets")
-def test_strangers_are_refused_and_a_disconnect_is_clean() -> None:
+def test_requests_without_the_key_are_refused_and_a_disconnect_is_handled() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ALONE],
         capture_output=True,

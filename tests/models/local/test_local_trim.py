@@ -30,7 +30,7 @@ for number in range(6):
 CHAT.append(user("last"))
 
 
-def test_the_oldest_exchanges_go_and_the_system_stays() -> None:
+def test_the_oldest_exchanges_are_dropped_and_the_system_message_stays() -> None:
     kept = texts(shortened(CHAT, tokens=1200, room=1000))
     assert kept[0] == "be kind"
     assert kept[1].startswith("question 2")
@@ -50,12 +50,12 @@ def test_the_next_turn_begins_with_the_same_words() -> None:
     assert next_kept[: len(kept)] == kept
 
 
-def test_a_call_goes_with_its_result() -> None:
+def test_a_call_is_dropped_together_with_its_result() -> None:
     chat = [user("q" * 100), said("c" * 100), result("r" * 100), said("a" * 100), user("last")]
     assert texts(shortened(chat, tokens=404, room=390)) == ["last"]
 
 
-def test_steps_of_the_last_question_go_before_the_question() -> None:
+def test_steps_of_the_last_question_are_dropped_before_the_question() -> None:
     chat = [
         *(user("question"), said("call 1" * 20), result("result 1" * 20)),
         *(said("call 2"), result("result 2")),

@@ -64,7 +64,9 @@ def test_joined_weights_are_not_joined_again(weights: Weights, tmp_path: Path) -
     assert first.stat().st_mtime_ns == before.st_mtime_ns
 
 
-def test_other_bytes_are_refused_and_not_kept(weights: Weights, tmp_path: Path) -> None:
+def test_weights_with_a_wrong_hash_are_refused_and_deleted(
+    weights: Weights, tmp_path: Path
+) -> None:
     piece(weights, 1, tmp_path).write_bytes(b"TWO ")
     cache = tmp_path / "cache"
     with pytest.raises(ConfigError, match=rf"are damaged.*must be {weights.sha256}"):
@@ -92,7 +94,7 @@ def test_weights_in_one_piece_stay_where_they_are_and_are_checked(
         weights_file(one, tmp_path / "cache")
 
 
-def test_a_join_that_breaks_off_leaves_no_weights(weights: Weights, tmp_path: Path) -> None:
+def test_an_interrupted_join_leaves_no_weights(weights: Weights, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
 
     def interrupted(progress: WeightsProgress) -> None:
@@ -110,7 +112,9 @@ def test_a_file_of_another_size_is_joined_again(weights: Weights, tmp_path: Path
     assert weights_file(weights, tmp_path).read_bytes() == b"".join(CONTENT)
 
 
-def test_two_that_join_at_once_join_once(weights: Weights, tmp_path: Path) -> None:
+def test_two_processes_that_join_weights_at_once_join_them_once(
+    weights: Weights, tmp_path: Path
+) -> None:
     joins: list[WeightsProgress] = []
     barrier = threading.Barrier(2)
 

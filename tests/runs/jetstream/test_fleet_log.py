@@ -88,7 +88,7 @@ async def test_a_process_that_ends_in_order_leaves_its_runs_at_once(open_log: Op
 
 
 @pytest.mark.usefixtures("short_grace")
-async def test_a_run_that_was_never_begun_holds_up_no_other_and_is_forgotten_after_a_while(
+async def test_a_run_without_events_does_not_block_other_runs_and_is_deleted_later(
     open_log: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = open_log(), open_log()
@@ -111,7 +111,7 @@ async def test_a_run_that_was_never_begun_holds_up_no_other_and_is_forgotten_aft
 
 
 @pytest.mark.usefixtures("short_grace")
-async def test_a_run_that_is_ours_and_does_not_go_is_claimed_again(open_log: Open) -> None:
+async def test_a_run_of_this_process_that_is_not_active_is_claimed_again(open_log: Open) -> None:
     """The answer to the first claim was lost, or what came after it failed."""
     one, other = open_log(), open_log()
     await kept(begin(one), STARTED, TEXT)
@@ -151,7 +151,7 @@ async def test_a_batch_whose_answer_was_lost_is_written_once(open_log: Open) -> 
         await log._streams.append(first)
 
 
-async def test_nothing_is_written_behind_a_gap() -> None:
+async def test_nothing_is_written_after_a_missing_event() -> None:
     written: list[str] = []
     told: list[StorageError | None] = []
 

@@ -96,7 +96,7 @@ async def test_a_tool_that_a_server_adds_is_in_the_next_run(tmp_path: Path) -> N
         assert 'windlass_tool_runs_total{outcome="ok",tool="tiny__new"} 1.0' in counted
 
 
-async def test_a_tool_that_a_server_takes_away_is_in_no_later_run(tmp_path: Path) -> None:
+async def test_a_tool_that_a_server_removes_is_in_no_later_run(tmp_path: Path) -> None:
     script = (become(one="1", two="2"), "Changed.", become(two="2"), "Changed.", "No tools.")
     async with serving(tmp_path, *script) as gateway:
         await gateway.run()
@@ -116,7 +116,7 @@ async def test_a_model_that_names_tools_one_by_one_gets_no_others(tmp_path: Path
         assert gateway.offered.keys() == {"become"}
 
 
-async def test_a_server_may_have_no_tools_for_now(tmp_path: Path) -> None:
+async def test_a_server_may_have_no_tools(tmp_path: Path) -> None:
     async with serving(tmp_path, "No tools.", changes="nothing yet") as gateway:
         assert await gateway.run() == "No tools."
         assert gateway.offered == {}

@@ -82,7 +82,7 @@ async def test_wrong_arguments_never_reach_the_server(sample: McpToolset) -> Non
     assert "a: expected an integer" in (await response(sample, "add", a="x", b=1)).error
 
 
-async def test_progress_is_seen_by_whoever_follows_the_run(sample: McpToolset) -> None:
+async def test_readers_of_a_run_receive_the_progress_of_a_server(sample: McpToolset) -> None:
     async with (
         scripted(call(f"{PREFIX}counts")) as client,
         client.stream("go", tools=[sample]) as stream,
@@ -134,7 +134,9 @@ async def test_a_question_waits_for_a_reader_of_the_run(sample: McpToolset) -> N
     assert reply.results[0].output == "4 seats for Ada"
 
 
-async def test_a_no_is_reported_to_the_server_and_by_it_to_the_model(sample: McpToolset) -> None:
+async def test_a_declined_question_is_reported_to_the_server_and_the_model(
+    sample: McpToolset,
+) -> None:
     async with scripted(call(f"{PREFIX}books"), approve=lambda question: False) as client:
         reply = await client.generate("go", tools=[sample])
     assert "decline" in (reply.results[0].error or "")
@@ -156,7 +158,7 @@ def test_nothing_of_a_servers_command_or_address_is_in_its_text(sample: McpTools
     assert "127.0.0.1:" not in repr(sample)
 
 
-async def test_two_runs_at_once_are_asked_their_own_questions(
+async def test_concurrent_runs_receive_only_their_own_questions(
     sample: McpToolset, request: pytest.FixtureRequest
 ) -> None:
     """Where the protocol says which call a question is for, both users are asked."""

@@ -66,7 +66,7 @@ async def greeting(transport: Any, mode: str) -> str:
 
 @pytest.mark.process
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_it_speaks_over_stdin_and_stdout(mode: str, tools: Path, tmp_path: Path) -> None:
+async def test_it_serves_over_stdin_and_stdout(mode: str, tools: Path, tmp_path: Path) -> None:
     command = ["-m", "windlass", "mcp", "--tools", str(tools)]
     parameters = StdioServerParameters(command=sys.executable, args=command)
     with (tmp_path / "errors").open("w") as errors:
@@ -92,7 +92,9 @@ async def test_it_listens(mode: str, address: str) -> None:
         ({"Host": "evil.example"}, 421),
     ],
 )
-def test_web_pages_of_others_stay_out(address: str, headers: dict[str, str], status: int) -> None:
+def test_web_pages_of_other_origins_are_refused(
+    address: str, headers: dict[str, str], status: int
+) -> None:
     hello: dict[str, Any] = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},

@@ -57,7 +57,7 @@ def test_the_model_reads_the_description_that_was_seen_first(tmp_path: Path) -> 
     assert said(tmp_path, EVIL)["tiny__add"] == FIRST
 
 
-async def test_a_changed_tool_does_not_run_without_a_yes(tmp_path: Path) -> None:
+async def test_a_changed_tool_does_not_run_without_an_approval(tmp_path: Path) -> None:
     said(tmp_path)
     reply = await run(tmp_path, EVIL)
     assert "tiny__add has changed since it was approved" in (reply.results[0].error or "")
@@ -84,7 +84,7 @@ async def test_the_approver_sees_both_descriptions_and_an_approval_is_stored(
     assert said(tmp_path, EVIL)["tiny__add"] == EVIL
 
 
-async def test_a_no_is_reported_to_the_model_with_its_reason(tmp_path: Path) -> None:
+async def test_a_denial_is_reported_to_the_model_with_its_reason(tmp_path: Path) -> None:
     said(tmp_path)
     reply = await run(tmp_path, EVIL, lambda question: Approval(False, reason="ask Ada first"))
     assert (reply.results[0].error or "").endswith("is not approved: ask Ada first.")
@@ -109,7 +109,7 @@ def test_a_damaged_file_is_reported_and_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "mcp-pins.json").read_text() == "{"
 
 
-def test_where_nothing_can_be_written_the_process_remembers(
+def test_descriptions_stay_in_memory_if_the_state_directory_is_not_writable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(self: Pins, servers: object) -> None:
@@ -137,7 +137,7 @@ def test_a_tool_whose_parameters_are_no_schema_is_left_out(
     assert "the parameters are not a JSON Schema" in caplog.text
 
 
-async def test_calls_can_need_a_yes_each(tmp_path: Path) -> None:
+async def test_every_call_of_a_server_can_require_an_approval(tmp_path: Path) -> None:
     reply = await run(tmp_path, FIRST, approve=None)
     assert reply.results[0].output == "3"
     with server(tmp_path, FIRST) as toolset:

@@ -193,7 +193,7 @@ async def test_an_object_is_also_sent_as_structured_content(era: str) -> None:
     assert text_of(result) == '{"city":"Oslo","degrees":3}'
 
 
-async def test_media_are_sent_where_they_stood(era: str) -> None:
+async def test_media_keep_their_position_in_a_result(era: str) -> None:
     def shows() -> list[Any]:
         return [
             "an image",
@@ -398,7 +398,7 @@ async def test_a_change_of_the_tools_is_announced(era: str) -> None:
         assert [each.name for each in (await client.list_tools()).tools] == ["grows", "grown"]
 
 
-async def test_a_tool_may_answer_in_mcps_own_words(era: str) -> None:
+async def test_a_tool_may_return_the_sdks_result_types(era: str) -> None:
     def speaks() -> types.CallToolResult:
         call = current_call()
         assert call is not None

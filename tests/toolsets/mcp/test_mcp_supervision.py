@@ -47,7 +47,7 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
 
 
-async def test_a_dead_server_is_started_again_and_its_tools_continue(
+async def test_an_exited_server_is_restarted_and_its_tools_work_again(
     toolset: McpToolset, tmp_path: Path
 ) -> None:
     died = await response(toolset, "dies")
@@ -68,7 +68,7 @@ async def test_while_a_server_is_down_calls_report_it_at_once(
     assert "tiny__add" in {tool.name for tool in await toolset.list_tools()}
 
 
-async def test_a_server_that_was_started_again_is_joined_again(tmp_path: Path) -> None:
+async def test_a_restarted_server_is_reconnected(tmp_path: Path) -> None:
     port = str(free_port())
     with over_http(tmp_path, port) as address:
         toolset = windlass.mcp(address, name="s", protocol="2025-11-25")
@@ -78,7 +78,7 @@ async def test_a_server_that_was_started_again_is_joined_again(tmp_path: Path) -
         await toolset.aclose()
 
 
-async def test_a_call_without_a_word_is_given_up(tmp_path: Path) -> None:
+async def test_a_call_without_progress_times_out(tmp_path: Path) -> None:
     async with windlass.mcp(tiny(tmp_path), timeout=0.3) as toolset:
         silent = await response(toolset, "waits")
     assert silent.error == (
@@ -88,7 +88,7 @@ async def test_a_call_without_a_word_is_given_up(tmp_path: Path) -> None:
     assert appearing(tmp_path / "cancelled")
 
 
-async def test_progress_begins_the_time_again(tmp_path: Path) -> None:
+async def test_progress_restarts_the_timeout(tmp_path: Path) -> None:
     """The call takes longer than the timeout without progress."""
     async with windlass.mcp(tiny(tmp_path), timeout=1.5) as toolset:
         script = [call(f"{PREFIX}ticks", times=18), "done"]
@@ -106,13 +106,13 @@ def test_a_missing_command_is_named() -> None:
         windlass.mcp("no-such-command --token SECRET").list()
 
 
-def test_a_server_that_does_not_start_is_quoted(tmp_path: Path) -> None:
+def test_an_error_quotes_the_output_of_a_server_that_does_not_start(tmp_path: Path) -> None:
     broken = [sys.executable, "-c", "import sys; sys.exit('the disk is full')"]
     with pytest.raises(ConfigError, match="exited before it answered; its output:\nthe disk"):
         windlass.mcp(broken).list()
 
 
-def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
+def test_a_server_that_never_answers_times_out(tmp_path: Path) -> None:
     mute = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with pytest.raises(ConfigError, match=r"did not answer within 0\.2 seconds"):
         windlass.mcp(mute, start_timeout=0.2).list()
@@ -150,7 +150,7 @@ def test_a_closed_server_starts_again_when_it_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["raise SystemExit", "del toolset; import gc; gc.collect()"])
-def test_a_program_that_forgets_to_close_leaves_no_process(tmp_path: Path, ending: str) -> None:
+def test_an_unclosed_toolset_leaves_no_process(tmp_path: Path, ending: str) -> None:
     program = f"""
 import windlass
 toolset = windlass.mcp({tiny(tmp_path)!r})

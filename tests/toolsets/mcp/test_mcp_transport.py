@@ -67,7 +67,7 @@ def test_a_message_that_is_too_large_ends_its_request(message: dict[str, Any]) -
 
 
 @pytest.mark.process
-async def test_an_invalid_byte_costs_nothing_but_itself(tmp_path: Path) -> None:
+async def test_an_invalid_byte_affects_only_its_own_character(tmp_path: Path) -> None:
     async with windlass.mcp(tiny(tmp_path), name="t") as toolset:
         assert (await response(toolset, "t__garbles")).output == "caf\N{REPLACEMENT CHARACTER}"
         assert (await response(toolset, "t__add", a=1, b=2)).output == "3"

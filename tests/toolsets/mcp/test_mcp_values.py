@@ -19,7 +19,7 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=200)
 
 
 @given(NAMES)
-def test_every_name_comes_back(name: str) -> None:
+def test_every_converted_name_can_be_converted_back(name: str) -> None:
     assert original(valid(name)) == name
 
 
@@ -29,12 +29,12 @@ def test_every_name_is_one_that_providers_take(name: str, prefix: str) -> None:
 
 
 @given(NAMES, NAMES)
-def test_two_names_stay_two(first: str, second: str) -> None:
+def test_two_names_are_never_converted_to_the_same_name(first: str, second: str) -> None:
     if first != second:
         assert outer_name("files", first) != outer_name("files", second)
 
 
-def test_names_stay_readable() -> None:
+def test_converted_names_stay_readable() -> None:
     assert outer_name("files", "read_file") == "files__read_file"
     assert outer_name("", "get-sum") == "get-sum"
     assert outer_name("", "1st") == "_1st"
@@ -85,14 +85,14 @@ def test_invalid_options_are_reported_with_a_message(target: Any, options: Any, 
         windlass.mcp(target, **options)
 
 
-def test_nothing_of_a_server_but_its_label_is_shown() -> None:
+def test_only_the_label_of_a_server_is_shown() -> None:
     local = server_from("/opt/bin/tool --key SECRET", env={"A": "SECRET"})
     remote = server_from("https://me:SECRET@example.com/SECRET", headers={"A": "SECRET"})
     assert (repr(local), repr(remote)) == ("ServerOptions('tool')", "ServerOptions('example.com')")
 
 
 @pytest.mark.process
-def test_the_sdk_is_loaded_with_the_first_toolset_and_missed_with_a_message() -> None:
+def test_the_sdk_is_loaded_with_the_first_toolset_or_an_error_names_it() -> None:
     program = """
 import sys, windlass
 assert windlass.mcp and "mcp" not in sys.modules, "the SDK is imported"
@@ -198,7 +198,7 @@ def test_a_decision_is_the_answer_to_a_question(
     assert (answer.action, answer.content) == (action, content)
 
 
-def test_a_link_is_shown_to_whoever_decides() -> None:
+def test_a_link_is_shown_to_the_approver() -> None:
     question = elicit_call("books", LINK)
     assert question.name == "books:question"
     assert question.arguments == {"message": "Sign in", "url": "https://x.example"}

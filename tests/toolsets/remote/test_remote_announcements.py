@@ -45,7 +45,7 @@ async def test_a_worker_that_repeats_its_announcement_keeps_its_tools(
     assert await bridge.specs(session) == [GOOD]
 
 
-async def test_a_known_worker_cannot_bring_a_broken_schema_later(
+async def test_a_registered_worker_cannot_announce_an_invalid_schema_later(
     bridge: Bridge, wire: Connection, session: str
 ) -> None:
     await wire.publish(subjects.announce(session, "w"), announcement(session, GOOD))
@@ -54,7 +54,7 @@ async def test_a_known_worker_cannot_bring_a_broken_schema_later(
     assert await bridge.specs(session) == [GOOD]
 
 
-async def test_a_known_worker_cannot_begin_to_speak_for_another(
+async def test_a_registered_worker_cannot_announce_another_worker(
     bridge: Bridge, wire: Connection, session: str
 ) -> None:
     await wire.publish(subjects.announce(session, "w"), announcement(session, GOOD))

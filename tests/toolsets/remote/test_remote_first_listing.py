@@ -48,7 +48,7 @@ async def slow_worker(
     await wire.flush()
 
 
-async def test_it_waits_for_the_slowest_worker(
+async def test_listing_tools_waits_for_the_slowest_worker(
     nats: str, session: str, bridge_of: MakeBridge, wire: Connection
 ) -> None:
     let_go = asyncio.Event()
@@ -64,7 +64,7 @@ async def test_it_waits_for_the_slowest_worker(
         assert await first == [{"get_weather", "slow"}] * 2
 
 
-async def test_it_waits_also_if_a_worker_is_already_known(
+async def test_listing_tools_waits_for_other_workers_if_one_is_known(
     nats: str, session: str, bridge_of: MakeBridge, wire: Connection
 ) -> None:
     bridge = bridge_of()

@@ -144,7 +144,7 @@ async def test_a_worker_that_claims_the_call_of_another_run_or_session_is_refuse
     assert host.callers == []
 
 
-async def test_a_token_is_worth_nothing_after_its_call(
+async def test_a_token_is_invalid_after_its_call(
     session: str, bridge_of: MakeBridge, wire: Connection
 ) -> None:
     host = Host()
@@ -191,7 +191,7 @@ async def test_any_gateway_of_a_fleet_forwards_a_host_call_to_the_one_that_sent_
     assert [len(host.callers) for host in hosts] == [20, 0, 0]
 
 
-async def test_without_host_tools_a_worker_has_nothing_to_call(nats: str, session: str) -> None:
+async def test_without_host_tools_host_calls_are_refused(nats: str, session: str) -> None:
     @tool
     async def visit() -> str:
         """Calls the host."""

@@ -193,5 +193,5 @@ async def test_a_worker_that_is_asked_to_stop_answers_its_calls_as_stopped(
         assert await bridge.specs(session) == []
 
 
-def test_a_call_that_dies_with_its_worker_is_reported_within_a_second() -> None:
+def test_a_lost_call_of_a_killed_worker_is_reported_within_a_second() -> None:
     assert WATCH_SECONDS + RETURN_SECONDS + WATCH_SECONDS < 1

@@ -199,7 +199,7 @@ def value(reply: tuple[int, frames.CallReply]) -> Any:
     return reply[1].response.output
 
 
-async def test_a_known_key_is_answered_again_and_not_executed(caller: Caller) -> None:
+async def test_a_repeated_key_gets_the_same_answer_without_execution(caller: Caller) -> None:
     for key, expected in (("a", 1), ("a", 1), ("b", 2), ("a", 1)):
         await caller.send(count(key))
         assert value(await caller.next()) == expected

@@ -37,7 +37,7 @@ def address(server: NatsServer, user: str) -> str:
     return server.url.replace("nats://", f"nats://{user}:{user[0]}@")
 
 
-async def test_a_worker_held_to_its_session_serves_that_session(
+async def test_a_worker_with_restricted_permissions_serves_its_session(
     guarded_server: NatsServer, bridge_of: MakeBridge
 ) -> None:
     bridge = bridge_of(address(guarded_server, "gateway"))
@@ -64,7 +64,7 @@ async def test_it_cannot_register_for_another_session(
     assert any("permissions violation" in said.lower() for said in refused)
 
 
-async def test_it_cannot_hear_or_call_the_workers_of_another_session(
+async def test_it_cannot_read_or_send_calls_of_another_session(
     guarded_server: NatsServer, bridge_of: MakeBridge
 ) -> None:
     heard: list[str] = []

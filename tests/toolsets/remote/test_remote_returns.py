@@ -155,7 +155,7 @@ async def test_a_call_without_a_worker_waits_for_one(
         assert (await waiting).output == {"city": "Paris", "unit": "celsius"}
 
 
-async def test_a_worker_that_is_about_to_leave_hands_a_call_to_another(
+async def test_a_call_for_an_exiting_worker_goes_to_another_worker(
     nats: str, session: str, bridge_of: MakeBridge, wire: Connection
 ) -> None:
     bridge = bridge_of()
@@ -259,7 +259,7 @@ async def test_a_worker_that_answers_no_ping_is_lost() -> None:
     assert line.lost == [line.member]
 
 
-async def test_a_worker_has_time_to_answer_from_its_first_call_on() -> None:
+async def test_the_time_limit_of_pings_starts_with_the_first_call() -> None:
     """Its last announcement may be old, if it had no calls since."""
     line = Line()
     line.now += calls.SILENT_SECONDS + 0.1

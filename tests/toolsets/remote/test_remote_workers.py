@@ -162,7 +162,7 @@ async def test_workers_with_the_same_tool_share_the_calls(
     assert [answer.output for answer in answers] == ["met", "met"]
 
 
-async def test_a_session_bound_strictly_fails_fast_when_its_worker_is_busy(
+async def test_strict_fail_fast_fails_when_the_worker_is_busy(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
     begun, let_go = asyncio.Event(), asyncio.Event()
@@ -185,7 +185,7 @@ async def test_a_session_bound_strictly_fails_fast_when_its_worker_is_busy(
         assert (await first).output == "held"
 
 
-async def test_a_session_bound_strictly_waits_for_its_own_worker(
+async def test_strict_queue_waits_for_the_same_worker(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
     ran: list[str] = []
@@ -302,7 +302,9 @@ async def test_a_result_that_is_too_large_is_an_error_that_reports_it(
             await execute_in_session(session, "much", {}, nats=nats)
 
 
-async def test_images_come_back_as_they_are(nats: str, session: str, bridge_of: MakeBridge) -> None:
+async def test_images_are_returned_unchanged(
+    nats: str, session: str, bridge_of: MakeBridge
+) -> None:
     @tool
     def draw() -> windlass.InlineData:
         """Draws."""

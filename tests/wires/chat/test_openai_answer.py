@@ -194,7 +194,7 @@ SLOPPY: dict[str, tuple[list[bytes], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("name", SLOPPY)
-def test_calls_of_sloppy_servers(name: str) -> None:
+def test_deviating_calls_of_compatible_servers_are_read(name: str) -> None:
     payloads, expected = SLOPPY[name]
     events = streamed(*payloads, STOP, DONE)
     assert called(events) == expected
@@ -285,7 +285,7 @@ def test_the_last_usage_counts() -> None:
         ({"prompt_tokens_details": None, "completion_tokens_details": []}, Usage()),
     ],
 )
-def test_usage_of_sloppy_servers(usage: Any, expected: Usage) -> None:
+def test_deviating_usage_of_compatible_servers_is_read(usage: Any, expected: Usage) -> None:
     assert end(from_body({"content": "x"}, usage=usage)).usage == expected
 
 

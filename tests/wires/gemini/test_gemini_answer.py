@@ -136,7 +136,7 @@ def test_finish_reasons(word: str, finish: str) -> None:
     assert (found.finish, found.detail) == (finish, word)
 
 
-def test_a_finish_reason_of_the_future_is_other() -> None:
+def test_an_unknown_finish_reason_is_other() -> None:
     found = end(streamed(b'{"candidates": [{"finishReason": "BORED"}]}'))
     assert (found.finish, found.detail) == ("other", "BORED")
 

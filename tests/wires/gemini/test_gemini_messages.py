@@ -179,7 +179,7 @@ parts = st.builds(lambda kind, more: {**kind, **more}, kinds, signed)
 
 
 @given(st.sampled_from(["user", "model", "system"]), st.lists(parts, max_size=5))
-def test_nothing_is_lost_on_the_way_through(role: str, listed: list[Any]) -> None:
+def test_decoding_and_encoding_content_loses_nothing(role: str, listed: list[Any]) -> None:
     message = content(role, *listed)
     assert encode_message(decode_message(message)) == message
 

@@ -95,7 +95,7 @@ def test_answers_in_several_messages_still_make_one_turn() -> None:
     assert asked["parts"] == [{"text": "and?"}]
 
 
-def test_two_user_turns_stay_two() -> None:
+def test_two_user_turns_are_not_merged() -> None:
     assert len(contents(Message.user("a"), Message.user("b"))) == 2
 
 

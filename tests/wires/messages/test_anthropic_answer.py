@@ -93,7 +93,7 @@ def test_thinking_and_its_signature_go_back_unchanged() -> None:
     ]
 
 
-def test_two_thinking_blocks_stay_two() -> None:
+def test_two_thinking_blocks_are_not_merged() -> None:
     events = answered(
         *block(0, THINKING, piece("thinking", "a"), piece("signature", "1")),
         *block(1, THINKING, piece("thinking", "b"), piece("signature", "2")),
@@ -249,7 +249,7 @@ def test_a_stream_without_its_end_is_cut() -> None:
     assert end(decoded(AnswerDecoder(), *whole[:-1])).finish == "stop"
 
 
-def test_another_answer_is_refused_and_shown() -> None:
+def test_an_answer_of_another_form_is_an_error_that_shows_it() -> None:
     for other in (b"<html>hello</html>", b'{"choices":[]}'):
         with pytest.raises(ModelError, match="not a message of Anthropic"):
             AnswerDecoder().feed_body(other)

@@ -36,7 +36,7 @@ def asked(messages: Any = HELLO, model: str = NEW, caching: bool = False, **fiel
     return body(ModelRequest(messages, settings=settings, **fields), model, caching=caching)
 
 
-def test_the_least_request() -> None:
+def test_a_minimal_request() -> None:
     assert asked() == {
         "model": NEW,
         "max_tokens": 32_000,

@@ -37,7 +37,7 @@ def read(betas: tuple[str, ...] = (), counting: bool = False, **fields: Any) -> 
     return read_request(msgspec.json.encode(body), LIMITS, "include", betas, counting=counting)
 
 
-def test_the_least_request() -> None:
+def test_a_minimal_request() -> None:
     request = read()
     assert (request.wire, request.model, request.live) == ("messages", "fast", False)
     assert request.messages == (Message.user("Hi"),)
@@ -136,7 +136,7 @@ def test_a_choice_without_tools_is_left_out() -> None:
         assert read(tools=tools, tool_choice={"type": "any"}).tool_choice == AUTO
 
 
-def test_tools_are_read_later() -> None:
+def test_tools_are_read_when_they_are_needed() -> None:
     request = read(tools=[{**TOOL, "cache_control": {}, "input_examples": [{}], "strict": True}])
     (tool,) = request.tools.read(request.tools.source, LIMITS)
     assert not tool.runnable
@@ -201,7 +201,7 @@ def test_mcp_servers_are_not_called() -> None:
     assert request.extra == {}
 
 
-def test_media_have_places() -> None:
+def test_media_have_their_place_in_the_request() -> None:
     content = [
         {"type": "text", "text": "x"},
         {"type": "image", "source": PNG},

@@ -349,7 +349,7 @@ async def test_a_failure_is_an_error_event_and_a_failed_response(
     assert response["output"][0]["status"] == "incomplete"
 
 
-async def test_a_run_that_failed_without_a_known_reason_says_its_error() -> None:
+async def test_a_run_that_failed_without_a_known_reason_has_its_error() -> None:
     asked = request()
     events, _ = await run_of(ScriptedModel([refuse(400, "Not so.")]), asked)
     response = checked(streamed(events, asked))
@@ -372,7 +372,7 @@ async def test_reading_may_resume_after_any_event_with_the_same_bytes() -> None:
         assert rest == b"\n\n".join(blocks[number + 1 :])
 
 
-async def test_a_repeated_round_is_one_answer() -> None:
+async def test_a_restarted_round_is_one_answer() -> None:
     asked = request()
     events, _ = await run_of(ScriptedModel(["The whole answer."]), asked)
     middle = next(n for n, e in enumerate(events) if isinstance(e, TextDelta)) + 1
@@ -386,7 +386,7 @@ async def test_a_repeated_round_is_one_answer() -> None:
     assert [item["status"] for item in done] == ["incomplete", "completed"]
 
 
-async def test_keeping_alive_takes_no_number() -> None:
+async def test_keep_alive_events_take_no_new_number() -> None:
     asked = request()
     events, _ = await run_of(ScriptedModel(["Hi there"]), asked)
     encoder = ResponseEncoder(head_of(asked), {}, CallIds(RUN))

@@ -1,9 +1,9 @@
-"""A gateway on a file with many stored runs: idle CPU, latencies, expiry beside traffic, readers.
+"""Measures a gateway with many stored runs: idle CPU, latencies, expiry during traffic, readers.
 
-    python bench/kept_runs.py                 100,000 runs, about five minutes
-    python bench/kept_runs.py --quick         10,000 runs, one minute
+    python bench/stored_runs.py                 100,000 runs, about five minutes
+    python bench/stored_runs.py --quick         10,000 runs, one minute
 
-Set PYTHONPATH to the `src` of another version to measure that one.
+To measure another version of Windlass, set PYTHONPATH to its `src`.
 """
 
 import argparse
@@ -26,7 +26,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from gateway_load import cpu_seconds
-from gateway_servers import Place, Server, answers, free_port, resident_mb, running
+from gateway_servers import (
+    Place,
+    Server,
+    accepts_connections,
+    free_port,
+    resident_mb,
+    running_process,
+)
 from processes import upstream
 
 from windlass.content import Message, Usage
@@ -36,14 +43,14 @@ from windlass.runs.sqlite import SQLiteLog
 
 DAY = 86_400.0
 OLD, KEPT_DAYS = 40 * DAY, 30
-SHARE_OLD = 0.75
-AT_ONCE = 500
+OLD_SHARE = 0.75
+CONCURRENCY = 500
 TOKENS = 20
 CHAT_RUNS = 10
-"""Runs of one chat: every tenth run belongs to a chat."""
+"""The number of runs of a chat. Every tenth run belongs to a chat."""
 READERS = 200
 BACKLOG = 40_000
-"""Events of the run that slow readers read; about 4 MB."""
+"""The number of events of the run that slow readers read: about 4 MB."""
 ORIGIN = {"kind": "gateway", "request": {"model": "fast", "messages": []}, "tools": ["weather"]}
 QUESTION = [{"role": "user", "content": "What is the weather in Paris?"}]
 CONFIG = """
@@ -73,13 +80,13 @@ class Answer(NamedTuple):
 
 
 async def populate(path: Path, runs: int) -> None:
-    """Ended runs; the first three quarters of them ended 40 days ago."""
+    """Stores ended runs. The first three quarters of them ended 40 days ago."""
     now = time.time()
-    old = int(runs * SHARE_OLD)
+    old = int(runs * OLD_SHARE)
     clock = [0.0]
     log = SQLiteLog(path, clock=lambda: clock[0])
 
-    async def one(number: int) -> None:
+    async def store_run(number: int) -> None:
         run_id = f"run_{number * 7919 % 10**9:024x}"
         clock[0] = now - (OLD if number < old else DAY) + number * 0.1
         chat = f"chat_{number // (10 * CHAT_RUNS)}" if number % 10 == 0 else ""
@@ -96,8 +103,8 @@ async def populate(path: Path, runs: int) -> None:
         assert run.settled is not None
         await run.settled()
 
-    for start in range(0, runs, AT_ONCE):
-        await asyncio.gather(*map(one, range(start, min(runs, start + AT_ONCE))))
+    for start in range(0, runs, CONCURRENCY):
+        await asyncio.gather(*map(store_run, range(start, min(runs, start + CONCURRENCY))))
     await log.aclose()
 
 
@@ -109,8 +116,8 @@ def gateway(upstream_url: str, database: Path | None, keep_days: int = 3650) -> 
         place = Place(Path(folder), free_port(), upstream_url)
         config = place.file("windlass.toml", text)
         command = [sys.executable, "-m", "windlass", "serve", "--config", config]
-        with running([*command, "--port", str(place.port)], place) as child:
-            if not answers(child, place.port):
+        with running_process([*command, "--port", str(place.port)], place) as child:
+            if not accepts_connections(child, place.port):
                 raise SystemExit((place.folder / "output").read_text()[-2000:])
             yield Server(place.port, child.pid)
 
@@ -120,21 +127,21 @@ def ask(server: Server, path: str, body: object = None, seconds: float = 300.0) 
     request = urllib.request.Request(
         f"http://127.0.0.1:{server.port}{path}", data, {"content-type": "application/json"}
     )
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     try:
         with urllib.request.urlopen(request, timeout=seconds) as response:
-            found = Answer(response.status, 0.0, json.loads(response.read()))
+            answer = Answer(response.status, 0.0, json.loads(response.read()))
     except urllib.error.HTTPError as error:
-        found = Answer(error.code, 0.0, error.read())
-    return found._replace(seconds=time.perf_counter() - begun)
+        answer = Answer(error.code, 0.0, error.read())
+    return answer._replace(seconds=time.perf_counter() - started_at)
 
 
 def complete(server: Server, **fields: object) -> Answer:
     return ask(server, "/v1/chat/completions", {"model": "fast", "messages": QUESTION, **fields})
 
 
-def show(what: str, *values: str) -> None:
-    print(f"  {what:<58}{''.join(f'{value:>14}' for value in values)}", flush=True)
+def show(title: str, *values: str) -> None:
+    print(f"  {title:<58}{''.join(f'{value:>14}' for value in values)}", flush=True)
 
 
 def show_idle(server: Server, seconds: float) -> None:
@@ -147,21 +154,21 @@ def show_idle(server: Server, seconds: float) -> None:
 def show_latencies(server: Server, runs: int) -> None:
     print(f"  {'':<58}{'wall ms':>14}{'CPU ms':>14}")
     chat = f"chat_{(runs - 1) // (10 * CHAT_RUNS)}"
-    ways: dict[str, Callable[[], Answer]] = {
+    requests: dict[str, Callable[[], Answer]] = {
         "list, 20 runs": lambda: ask(server, "/v1/runs?limit=20"),
         "list, status=running": lambda: ask(server, "/v1/runs?status=running"),
         "list, status=failed": lambda: ask(server, "/v1/runs?status=failed"),
-        "list, model of no run": lambda: ask(server, "/v1/runs?model=none"),
+        "list, a model without runs": lambda: ask(server, "/v1/runs?model=none"),
         "list of chats, 20": lambda: ask(server, "/v1/chats?limit=20"),
         "a completion": lambda: complete(server),
         "a chat message": lambda: complete(server, chat_id=chat),
     }
-    for what, way in ways.items():
-        way()
+    for what, request in requests.items():
+        request()
         walls, cpus = list[float](), list[float]()
         for _ in range(5):
             before = cpu_seconds(server.pid)
-            answer = way()
+            answer = request()
             if answer.status != 200:
                 raise SystemExit(f"{what}: {answer}")
             walls.append(answer.seconds)
@@ -170,42 +177,49 @@ def show_latencies(server: Server, runs: int) -> None:
 
 
 def show_expiry(upstream_url: str, path: Path, runs: int) -> None:
-    """Completions, one after another, at two gateways on the file while one of them expires."""
-    expired = int(runs * SHARE_OLD)
+    """Measures completions at two gateways on the file, while one of them deletes expired runs."""
+    expired_count = int(runs * OLD_SHARE)
     with ExitStack() as stack:
         others = stack.enter_context(gateway(upstream_url, path))
         complete(others)
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         expiring = stack.enter_context(gateway(upstream_url, path, KEPT_DAYS))
-        heard: dict[str, list[Answer]] = {"the gateway that expires": [], "the other gateway": []}
-        over = threading.Event()
+        answers_by_gateway: dict[str, list[Answer]] = {
+            "the gateway that expires": [],
+            "the other gateway": [],
+        }
+        done = threading.Event()
 
-        def traffic(server: Server, found: list[Answer]) -> None:
-            while not over.is_set():
-                found.append(complete(server))
-                over.wait(0.05)
+        def traffic(server: Server, answers: list[Answer]) -> None:
+            while not done.is_set():
+                answers.append(complete(server))
+                done.wait(0.05)
 
         threads = [
-            threading.Thread(target=traffic, args=each)
-            for each in zip((expiring, others), heard.values(), strict=True)
+            threading.Thread(target=traffic, args=arguments)
+            for arguments in zip((expiring, others), answers_by_gateway.values(), strict=True)
         ]
         for thread in threads:
             thread.start()
-        wait_until_expired(path, runs - expired)
-        seconds, cpu = time.perf_counter() - begun, cpu_seconds(expiring.pid)
-        over.set()
+        wait_until_expired(path, runs - expired_count)
+        seconds, cpu = time.perf_counter() - started_at, cpu_seconds(expiring.pid)
+        done.set()
         for thread in threads:
             thread.join()
-    show(f"expiry of {expired:,} runs, beside traffic: s, CPU s", f"{seconds:.1f}", f"{cpu:.1f}")
+    show(
+        f"expiry of {expired_count:,} runs, during traffic: s, CPU s",
+        f"{seconds:.1f}",
+        f"{cpu:.1f}",
+    )
     print(f"  {'':<58}{'requests':>14}{'errors':>14}{'median ms':>14}{'longest ms':>14}")
-    for what, found in heard.items():
-        errors = sum(answer.status != 200 for answer in found)
-        walls = [answer.seconds * 1e3 for answer in found]
-        show(what, f"{len(found)}", f"{errors}", f"{median(walls):.0f}", f"{max(walls):.0f}")
+    for name, answers in answers_by_gateway.items():
+        errors = sum(answer.status != 200 for answer in answers)
+        walls = [answer.seconds * 1e3 for answer in answers]
+        show(name, f"{len(answers)}", f"{errors}", f"{median(walls):.0f}", f"{max(walls):.0f}")
 
 
 def wait_until_expired(path: Path, kept: int) -> None:
-    """Waits until the old runs are deleted and their space is free."""
+    """Waits until the old runs are deleted and their space in the file is released."""
     connection = sqlite3.connect(path, timeout=60)
     with contextlib.closing(connection):
         while True:
@@ -219,7 +233,7 @@ def wait_until_expired(path: Path, kept: int) -> None:
 
 
 def show_readers(upstream_url: str) -> None:
-    print(f"  {f'{READERS} late slow readers':<58}{'events':>14}{'MB more':>14}")
+    print(f"  {f'{READERS} slow readers, from the first event':<58}{'events':>14}{'MB more':>14}")
     with tempfile.TemporaryDirectory() as folder:
         with gateway(upstream_url, Path(folder, "ended.db")) as server:
             read_slowly("of an ended run in SQLite", server, "long")
@@ -229,12 +243,12 @@ def show_readers(upstream_url: str) -> None:
             read_slowly("of an active run in SQLite", server, "paced", BACKLOG // 2)
 
 
-def read_slowly(what: str, server: Server, model: str, enough: int | None = None) -> None:
+def read_slowly(title: str, server: Server, model: str, min_events: int | None = None) -> None:
     run_id = ask(server, "/v1/runs", {"model": model, "messages": QUESTION}).body["id"]
     while True:
         time.sleep(0.5)
         run = ask(server, f"/v1/runs/{run_id}").body
-        if run["status"] == "ended" or (enough is not None and run["events"] >= enough):
+        if run["status"] == "ended" or (min_events is not None and run["events"] >= min_events):
             break
     before = resident_mb(server.pid)
     request = f"GET /v1/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
@@ -245,20 +259,25 @@ def read_slowly(what: str, server: Server, model: str, enough: int | None = None
             reader.connect(("127.0.0.1", server.port))
             reader.sendall(request)
             reader.recv(100)
-        most = 0.0
+        max_mb = 0.0
         for _ in range(10):
             time.sleep(0.5)
-            most = max(most, resident_mb(server.pid) - before)
-    show(what, f"{run['events']:,}", f"{most:.0f}")
+            max_mb = max(max_mb, resident_mb(server.pid) - before)
+    show(title, f"{run['events']:,}", f"{max_mb:.0f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--runs", type=int)
-    parser.add_argument("--only", nargs="+", choices=["latency", "expiry", "readers"])
+    parser.add_argument("--quick", action="store_true", help="store 10,000 runs")
+    parser.add_argument("--runs", type=int, help="the number of stored runs")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=["latency", "expiry", "readers"],
+        help="measure only these parts",
+    )
     options = parser.parse_args()
     bench(options.quick, options.runs, options.only)
 
@@ -267,7 +286,7 @@ def bench(quick: bool, runs: int | None = None, only: list[str] | None = None) -
     runs = runs or (10_000 if quick else 100_000)
     wanted = only or ["latency", "expiry", "readers"]
     with tempfile.TemporaryDirectory() as folder, upstream() as url:
-        print(f"\na gateway with {runs:,} kept runs", flush=True)
+        print(f"\na gateway with {runs:,} stored runs", flush=True)
         path = Path(folder, "runs.db")
         if set(wanted) != {"readers"}:
             asyncio.run(populate(path, runs))

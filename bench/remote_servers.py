@@ -1,8 +1,10 @@
-"""The servers of remote calls, each in its own process: `echo`, `serve` or `hold`, and a URL.
+"""The servers of remote calls, each in a separate process.
 
-A worker's session follows; `hold` never answers. Prints `ready` on stdout when it listens, and
-exits
-when its stdin closes. If a file is named too, it writes its profile there.
+    python bench/remote_servers.py echo|serve|hold URL [SESSION [PROFILE]]
+
+`echo` answers bare NATS requests, `serve` is a worker, and `hold` is a worker that never answers.
+Prints `ready` when it accepts calls, and exits when its stdin closes. With a file for the profile,
+it writes its profile there.
 """
 
 import asyncio
@@ -25,14 +27,14 @@ async def get_weather(city: str, unit: str = "celsius") -> dict[str, str]:
 
 
 @tool(name="get_weather")
-async def held_weather(city: str, unit: str = "celsius") -> str:
+async def never_returning_weather(city: str, unit: str = "celsius") -> str:
     """Never returns."""
     return await asyncio.get_running_loop().create_future()
 
 
 @contextlib.asynccontextmanager
 async def echo(url: str) -> AsyncGenerator[None]:
-    """The floor: nats-py alone, which answers with the bytes that it received."""
+    """The floor: a subscriber of nats-py that answers with the bytes that it received."""
     connection = await nats.connect(url)
 
     async def answer(message: Msg) -> None:
@@ -45,8 +47,8 @@ async def echo(url: str) -> AsyncGenerator[None]:
     await connection.close()
 
 
-async def stay(kind: str, url: str, session: str) -> None:
-    tools = [held_weather if kind == "hold" else get_weather]
+async def serve(kind: str, url: str, session: str) -> None:
+    tools = [never_returning_weather if kind == "hold" else get_weather]
     async with echo(url) if kind == "echo" else Worker(tools, nats=url, session=session):
         print("ready", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -54,7 +56,7 @@ async def stay(kind: str, url: str, session: str) -> None:
 
 def main(kind: str, url: str, session: str = "echo", profile: str = "") -> None:
     with cProfile.Profile() if profile else contextlib.nullcontext() as profiler:
-        asyncio.run(stay(kind, url, session))
+        asyncio.run(serve(kind, url, session))
     if profiler is not None:
         profiler.dump_stats(profile)
 

@@ -1,4 +1,4 @@
-"""The periodic work of gateways, which grows with the number of stored runs."""
+"""Measures the periodic work of gateways, which grows with the number of stored runs."""
 
 import asyncio
 import os
@@ -30,28 +30,28 @@ class Cost(NamedTuple):
     gateway: float
     nats: float
 
-    def less(self, other: "Cost", parts: int) -> "Cost":
+    def difference(self, other: "Cost", parts: int) -> "Cost":
         return Cost((self.gateway - other.gateway) / parts, (self.nats - other.nats) / parts)
 
 
-async def tending(ended: int, going: int) -> tuple[dict[str, Cost], float]:
-    """CPU seconds for one stored run and for one active run, each time that they are checked; and
-    the
-    memory of NATS for one stored run, in kB.
+async def periodic_work(ended: int, active: int) -> tuple[dict[str, Cost], float]:
+    """Returns the costs by kind of work, and the memory of NATS for one stored run in kB.
+
+    Each cost is for one stored run or one active run, each time that the gateway checks it.
     """
     async with NatsServer() as server:
         writer, reader = JetStreamLog(server.url), JetStreamLog(server.url)
         retention = Retention(max_age=KEEP_SECONDS)
         try:
-            await filled(writer, 0, AT_ONCE, end=True)
-            none = await cost(lambda: reader.expire(retention), server.process_id)
+            await add_runs(writer, 0, AT_ONCE, end=True)
+            without_runs = await cost(lambda: reader.expire(retention), server.process_id)
             before = resident_mb(server.process_id)
-            await filled(writer, AT_ONCE, ended, end=True)
-            kept_kb = (resident_mb(server.process_id) - before) * 1024 / ended
+            await add_runs(writer, AT_ONCE, ended, end=True)
+            run_kb = (resident_mb(server.process_id) - before) * 1024 / ended
             await reader.expire(retention)  # known records are not read again
-            kept = await cost(lambda: reader.expire(retention), server.process_id)
-            alone = await cost(reader.claim, server.process_id)
-            await filled(writer, AT_ONCE + ended, going, end=False)
+            with_runs = await cost(lambda: reader.expire(retention), server.process_id)
+            without_active = await cost(reader.claim, server.process_id)
+            await add_runs(writer, AT_ONCE + ended, active, end=False)
             claim = await cost(reader.claim, server.process_id)
             await reader.list(owner="", chat="x")
             listed = await cost(lambda: reader.list(owner="", chat="x"), server.process_id)
@@ -59,14 +59,14 @@ async def tending(ended: int, going: int) -> tuple[dict[str, Cost], float]:
             await writer.aclose()
             await reader.aclose()
     costs = {
-        "expiry, of a kept run": kept.less(none, ended),
-        "takeover, of a run that goes": claim.less(alone, going),
-        "a chat's runs found, of a kept run": listed.less(none, ended + going),
+        "expiry, per stored run": with_runs.difference(without_runs, ended),
+        "takeover, per active run": claim.difference(without_active, active),
+        "search for a chat's runs, per stored run": listed.difference(without_runs, ended + active),
     }
-    return costs, kept_kb
+    return costs, run_kb
 
 
-async def filled(log: JetStreamLog, begin: int, count: int, *, end: bool) -> None:
+async def add_runs(log: JetStreamLog, begin: int, count: int, *, end: bool) -> None:
     async def one(number: int) -> None:
         run_id = f"run_{number:024d}"
         record = RunRecord(id=run_id, model="bench", created=time.time(), origin=ORIGIN)
@@ -82,7 +82,7 @@ async def filled(log: JetStreamLog, begin: int, count: int, *, end: bool) -> Non
 
 
 async def announcement(times: int) -> Cost:
-    """CPU seconds of one announcement of a worker with three tools, including the sender's."""
+    """Returns the cost of an announcement of a worker with three tools, including the sender's."""
     tools = tuple(spec_of(tool) for tool in (get_weather, search_notes, send_mail))
     frames = {
         session: encode(Announcement(worker="w", session=session, tools=tools))
@@ -91,22 +91,24 @@ async def announcement(times: int) -> Cost:
     async with NatsServer() as server:
         bridge, sender = Bridge(server.url), await connect(server.url, "bench", {})
 
-        async def heard() -> None:
+        async def receive_all() -> None:
             for _ in range(times):
                 await sender.publish(subjects.announce("bench", "w"), frames["bench"])
             await sender.publish(subjects.announce("last", "w"), frames["last"])
-            await bridge.specs("last")  # which arrives after all others
+            await bridge.specs("last")  # this announcement arrives after all others
 
         try:
             await bridge.start()
-            return (await cost(heard, server.process_id)).less(Cost(0, 0), times)
+            return (await cost(receive_all, server.process_id)).difference(Cost(0, 0), times)
         finally:
             await sender.close()
             await bridge.aclose()
 
 
-async def cost(what: Callable[[], Awaitable[object]], nats: int) -> Cost:
+async def cost(work: Callable[[], Awaitable[object]], nats: int) -> Cost:
     processes = (os.getpid(), nats)
     before = [cpu_seconds(pid) for pid in processes]
-    await what()
-    return Cost(*(cpu_seconds(pid) - spent for pid, spent in zip(processes, before, strict=True)))
+    await work()
+    return Cost(
+        *(cpu_seconds(pid) - before_one for pid, before_one in zip(processes, before, strict=True))
+    )
