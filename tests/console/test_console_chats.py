@@ -208,6 +208,19 @@ async def test_a_long_title_has_two_lines_in_the_list_and_above_the_chat(
     assert await title.evaluate("title => title.scrollHeight <= title.clientHeight + 1")
 
 
+async def test_the_search_stays_above_a_long_list_of_chats(stage_of: StageOf) -> None:
+    stage = await stage_of(Listening("Yes."))
+    for number in range(20):
+        await talked(stage, f"chat{number}", f"Question {number}, which has a title of two lines")
+    page = await stage.open("/")
+    last = page.get_by_role("link", name="Question 0,")
+    await last.scroll_into_view_if_needed()
+    await expect(last).to_be_in_viewport(ratio=1)
+    await expect(page.get_by_role("searchbox", name="Search chats")).to_be_in_viewport(ratio=1)
+    await expect(page.get_by_role("link", name="New chat")).to_be_in_viewport(ratio=1)
+    await axe(page)
+
+
 async def test_a_message_is_queued_while_a_run_is_active_and_sent_after_it(
     stage_of: StageOf,
 ) -> None:
@@ -239,8 +252,9 @@ async def test_escape_in_the_search_leaves_it_and_stops_no_run(stage_of: StageOf
     await rome.reached.wait()
     search = page.get_by_role("searchbox", name="Search chats")
     await page.keyboard.press("Control+k")
+    await page.keyboard.type("wea")  # at once: no letter is lost
     await expect(search).to_be_focused()
-    await page.keyboard.type("wea")
+    await expect(search).to_have_value("wea")
     await page.keyboard.press("Escape")
     await expect(search).to_have_value("")
     await page.keyboard.press("Escape")
