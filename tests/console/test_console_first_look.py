@@ -20,7 +20,7 @@ pytestmark = IN_ONE_BROWSER
 EXAMPLES = ("Weather in Rome?", "Two.", "Three.", "Four.", "One too many.")
 BARS = """chart => {
   const { left, right, width } = chart.getBoundingClientRect();
-  const bars = [...chart.querySelectorAll("rect")].map((bar) => bar.getBoundingClientRect());
+  const bars = [...chart.querySelectorAll("rect:last-of-type")].map((bar) => bar.getBoundingClientRect());
   const third = width / bars.length;
   const begins = (at) => left + at * third;
   return bars.map((bar, at) => bar.left >= begins(at) && bar.right <= begins(at + 1));
@@ -37,6 +37,8 @@ async def test_the_empty_page_greets_offers_prompts_and_names_the_model(stage_of
     await expect(page.get_by_role("heading", name="Hello. What can I do for you?")).to_be_visible()
     await expect(page.get_by_text("You are talking to Qwen")).to_be_visible()
     await expect(page.locator(".talk-empty svg.logo")).to_be_visible()
+    bar = page.locator(".chat-bar")
+    assert await bar.evaluate("bar => bar.clientHeight") < 20, "a new chat has no title"
     await expect(page.locator(".theme")).to_contain_text("Theme")
     icon = await page.locator("link[rel=icon]").get_attribute("href")
     assert (await page.request.get(f"{stage.origin}{icon}")).headers[
@@ -49,6 +51,7 @@ async def test_the_empty_page_greets_offers_prompts_and_names_the_model(stage_of
     await prompts.first.click()
     await answered(page, 1)
     await expect(turns(page)).to_contain_text(EXAMPLES[0])
+    await expect(bar.get_by_role("heading", name=EXAMPLES[0])).to_be_in_viewport(ratio=1)
     await expect(message_box(page)).to_have_value("")
 
 
@@ -165,8 +168,16 @@ async def test_an_error_says_what_happened_when_to_retry_and_where_the_details_a
     run_id = await page.locator(".run").get_attribute("data-run")
     await expect(page.locator(".ending")).to_have_text(
         "The run failed.The model is confused. (HTTP 400)To ask again, press Retry."
-        f" For details, see the gateway's log, run id {run_id}."
+        f" For details, see the gateway's log, run id {run_id}"
     )
+    # Its end is hidden, but one click selects all of it.
+    shown = page.locator(".ending code")
+    assert await shown.evaluate("code => [code.clientWidth < 150, code.clientHeight < 30]") == [
+        True,
+        True,
+    ]
+    await shown.click()
+    assert await page.evaluate("() => getSelection().toString()") == run_id
     await axe(page)
 
 
@@ -231,13 +242,9 @@ async def test_runs_are_found_by_date_and_content_and_have_charts(stage_of: Stag
     page = await stage.open("/runs")
     rows = page.get_by_role("table", name="Runs").locator("tbody tr")
     await expect(rows).to_have_count(3)
-    await expect(
-        page.get_by_role("img", name=re.compile("^Latency of the last 3 runs"))
-    ).to_be_visible()
-    cost = page.get_by_role("img", name=re.compile("^Cost in tokens of the last 3 runs"))
-    await expect(cost.locator("rect")).to_have_count(3)
-    assert await cost.evaluate(BARS) == [True, True, True]
-    plot = page.locator(".chart").first
+    await expect(page.get_by_role("figure", name="Latency, last 3 runs")).to_be_visible()
+    plot = page.get_by_role("figure", name="Cost in tokens, last 3 runs")
+    assert await plot.locator("svg").evaluate(BARS) == [True, True, True]
     await expect(plot.locator(".chart-most")).to_have_text("30")
     await expect(plot.locator(".chart-times span")).to_have_text([re.compile(r"\d\d:\d\d")] * 2)
     await expect(page.get_by_text("Failures by tool: 0")).to_be_visible()
@@ -256,3 +263,30 @@ async def test_runs_are_found_by_date_and_content_and_have_charts(stage_of: Stag
     await stage.goto(page, "/runs?from=2020-01-01")
     await expect(rows).to_have_count(3)
     await expect(page.get_by_label("From", exact=True)).to_have_value("2020-01-01")
+
+
+async def test_a_bar_of_a_chart_opens_its_run_and_a_line_marks_a_new_day(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of("A pomegranate.")
+    for prompt in ("Fruit?", "Sure?", "And now?"):
+        await stage.post("/v1/chat/completions", asking(prompt, model=MODEL))
+    page = await stage.open("/")
+
+    async def earlier(route: Route) -> None:
+        listed = await (await route.fetch()).json()
+        listed["data"][-1]["created"] -= 24 * 60 * 60
+        await route.fulfill(json=listed)
+
+    await page.route("**/v1/runs?*", earlier)
+    await page.get_by_role("link", name="Runs").click()
+    plot = page.get_by_role("figure", name="Latency, last 3 runs")
+    columns = plot.locator("a")
+    await expect(columns).to_have_count(3)
+    assert await plot.locator(".chart-day").evaluate_all(
+        "lines => lines.map((line) => [...line.closest('svg').children].indexOf(line.parentNode))"
+    ) == [1]
+    await page.evaluate("() => { window.samePage = true; }")
+    await columns.nth(0).click(position={"x": 3, "y": 3})  # above the bar
+    await expect(page.get_by_role("region", name="Prompt")).to_have_text("Fruit?")
+    assert await page.evaluate("() => window.samePage"), "the page was loaded again"
