@@ -10,7 +10,7 @@ import { hasKeyboard } from "../shortcuts";
 import { api, refusal } from "../wire/api";
 import type { Chat } from "../wire/types";
 import { chats, deleteChat, renameChat, storesChats } from "./chats";
-import { startNewChat } from "./conversation";
+import { MAX_TITLE, startNewChat } from "./conversation";
 import { focusEditor } from "./focus";
 import { dateGroup } from "./time";
 
@@ -224,8 +224,6 @@ function escaping(close: () => void): (event: KeyboardEvent) => void {
     close();
   };
 }
-
-const MAX_TITLE = 80;
 
 function Rename({ name, onName, onCancel }: { name: string; onName: (title: string) => void; onCancel: () => void }) {
   const submit = (event: SubmitEvent) => {
