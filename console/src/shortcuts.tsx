@@ -6,7 +6,7 @@ import { selectAll } from "./focus";
 import { go, path } from "./router";
 
 /** Whether the device has a keyboard, as far as a browser knows: one of its pointers can hover, such as a mouse. */
-export const hasKeyboard = !matchMedia("(any-hover: none)").matches;
+export const hasKeyboard = matchMedia("(any-hover: hover)").matches;
 
 /** Whether the help sheet is open. */
 export const helpOpen = signal(false);

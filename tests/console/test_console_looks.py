@@ -5,7 +5,18 @@ from typing import Any, Literal
 from playwright.async_api import Page, ViewportSize, expect
 from tests.console.axe import axe
 from tests.console.conftest import StageOf
-from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Stage, ask, card, ended, state_of
+from tests.console.stage import (
+    DESK,
+    IN_ONE_BROWSER,
+    PHONE,
+    SharedContexts,
+    Stage,
+    ask,
+    card,
+    ended,
+    state_of,
+)
+from tests.support.browsing import HEADLESS, LEAN
 
 from windlass.testing import Gate, call, calls, say, slow, think
 
@@ -15,6 +26,8 @@ PHONES: dict[str, Any] = {"viewport": PHONE, "is_mobile": True, "has_touch": Tru
 NARROW: ViewportSize = {"width": 320, "height": 568}
 LOW: ViewportSize = {"width": 320, "height": 200}
 """A window of 1280 by 800 at 400 %."""
+HYBRID = [*LEAN, "--blink-settings=primaryHoverType=1,availableHoverTypes=3"]
+"""The first pointer is a finger, and there is a mouse too."""
 NEXT_PICTURE = """() =>
   new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(20, 23, 26)"
@@ -200,6 +213,20 @@ async def test_a_touch_screen_shows_no_keyboard_shortcuts_and_no_small_fields(
         await expect(sheet.get_by_text("Keyboard shortcuts")).to_be_visible(visible=shown)
         # A phone zooms in on a field with a text below 16 px.
         await expect(search).to_have_css("font-size", "14px" if shown else "16px")
+
+
+async def test_a_touch_screen_with_a_mouse_shows_the_shortcuts(
+    stage_of: StageOf, browser: SharedContexts
+) -> None:
+    stage = await stage_of("Hello.")
+    hybrid = await browser.browser.browser_type.launch(executable_path=HEADLESS, args=HYBRID)
+    page = await hybrid.new_page()
+    await stage.goto(page, "/")
+    assert await page.evaluate("() => matchMedia('(hover: none)').matches")
+    await expect(page.get_by_text("Enter to send")).to_be_visible()
+    await page.get_by_role("link", name="Help").first.click()
+    await expect(page.get_by_text("Keyboard shortcuts")).to_be_visible()
+    await hybrid.close()
 
 
 async def test_a_phone_is_enough_to_approve_and_to_go_to_another_chat(stage_of: StageOf) -> None:
