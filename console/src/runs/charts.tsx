@@ -42,7 +42,7 @@ function Chart({ name, runs, value, label }: ChartProps) {
   const figures = `Median ${label(quantile(values, 0.5))}, 95th percentile ${label(quantile(values, 0.95))}, highest ${label(Math.max(...values))}`;
   return (
     <figure class="chart">
-      <figcaption>{name}, last {runs.length} runs</figcaption>
+      <figcaption>{name}</figcaption>
       <p class="hint chart-most" aria-hidden="true">{label(most)}</p>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
         {runs.map((run, index) => {
@@ -61,6 +61,7 @@ function Chart({ name, runs, value, label }: ChartProps) {
       </svg>
       <p class="hint chart-times" aria-hidden="true">
         <span>{clockOf(runs[0]?.created ?? 0)}</span>
+        <span>{runs.length} runs</span>
         <span>{clockOf(runs.at(-1)?.created ?? 0)}</span>
       </p>
       <p class="hint">{figures}</p>
