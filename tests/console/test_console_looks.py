@@ -223,6 +223,8 @@ async def test_a_touch_screen_with_a_mouse_shows_the_shortcuts(
     page = await hybrid.new_page()
     await stage.goto(page, "/")
     assert await page.evaluate("() => matchMedia('(hover: none)').matches")
+    search = page.get_by_role("searchbox", name="Search chats")
+    await expect(search).to_have_attribute("placeholder", "Search chats (Ctrl+K)")
     await expect(page.get_by_text("Enter to send")).to_be_visible()
     await page.get_by_role("link", name="Help").first.click()
     await expect(page.get_by_text("Keyboard shortcuts")).to_be_visible()
