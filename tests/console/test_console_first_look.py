@@ -28,6 +28,11 @@ BARS = """chart => {
 """Whether each bar is in its own part of the chart's width."""
 MARKS_ANSWER = "run => getComputedStyle(run, '::after').content !== 'none'"
 """Whether grey lines are where the answer will be."""
+GAPS = """texts => {
+  const places = texts.map((text) => text.getBoundingClientRect());
+  return places.slice(1).map(({ top }, at) => top - places[at].bottom);
+}"""
+"""The space between a text and the next one."""
 COLOUR = "bubble => getComputedStyle(bubble).backgroundColor"
 
 
@@ -113,6 +118,24 @@ async def test_finished_tools_are_one_line_and_the_answer_comes_without_machiner
     await expect(card(page, "get_weather").nth(1)).to_be_focused()
     await panel.get_by_role("button", name="Close panel").click()
     await expect(timeline).to_be_focused()
+
+
+async def test_hidden_buttons_leave_no_wide_gaps_between_messages(stage_of: StageOf) -> None:
+    stage = await stage_of(Listening("Sunny.", "You are welcome."))
+    page = await stage.open("/")
+    for count, text in enumerate(("Weather?", "Thanks!"), start=1):
+        await ask(page, text)
+        await answered(page, count)
+    gaps = await page.locator(".asked-text, .md").evaluate_all(GAPS)
+    assert len(gaps) == 3
+    assert max(gaps) < 50, gaps
+    await page.mouse.move(0, 0)
+    hidden = turns(page).first.get_by_role("button", name="Copy as Markdown")
+    opacity = "button => getComputedStyle(button.closest('.turn-foot')).opacity"
+    await expect(hidden).to_be_visible()
+    assert await hidden.evaluate(opacity) == "0"
+    await hidden.focus()
+    assert await hidden.evaluate(opacity) == "1"
 
 
 async def test_the_focus_of_a_card_that_folds_goes_to_its_line(stage_of: StageOf) -> None:
