@@ -28,7 +28,7 @@ export function followLink(event: MouseEvent): void {
   if (!link || event.defaultPrevented || event.button !== 0) return;
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   // Links in a chart are SVG, which have no properties for the parts of their address.
-  const to = new URL(link.getAttribute("href") ?? "", location.href);
+  const to = link instanceof HTMLAnchorElement ? link : new URL(link.getAttribute("href") ?? "", location.href);
   if (to.origin !== location.origin || to.hash || link.hasAttribute("target") || link.hasAttribute("download")) return;
   event.preventDefault();
   go(to.pathname + to.search);

@@ -47,7 +47,7 @@ function Call({ call, reuse }: { call: LastCall; reuse: (given: Fields) => void 
           <span class={outcomeClass(call.outcome)}>{OUTCOME_LABELS[call.outcome]}</span>
           <span class="tools-given">{oneLine(given)}</span>
           <span class="hint">
-            {lasted(call.seconds)}, <time title={moment(call.time)}>{clockOf(call.time)}</time>
+            {lasted(call.seconds)}, <span title={moment(call.time)}>{clockOf(call.time)}</span>
           </span>
         </summary>
         <div class="tools-more">
