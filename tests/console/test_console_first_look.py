@@ -20,7 +20,8 @@ pytestmark = IN_ONE_BROWSER
 EXAMPLES = ("Weather in Rome?", "Two.", "Three.", "Four.", "One too many.")
 BARS = """chart => {
   const { left, right, width } = chart.getBoundingClientRect();
-  const bars = [...chart.querySelectorAll("rect:last-of-type")].map((bar) => bar.getBoundingClientRect());
+  const bars = [...chart.querySelectorAll("rect:last-of-type")]
+    .map((bar) => bar.getBoundingClientRect());
   const third = width / bars.length;
   const begins = (at) => left + at * third;
   return bars.map((bar, at) => bar.left >= begins(at) && bar.right <= begins(at + 1));
