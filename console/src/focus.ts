@@ -18,6 +18,12 @@ export function takesFocus(element: HTMLElement | null): void {
   element?.focus();
 }
 
+/** Focuses a field and selects its text. Not every browser does both at once. */
+export function selectAll(field: HTMLInputElement | null): void {
+  field?.focus();
+  field?.select();
+}
+
 /** Moves the focus to the nearest neighbour when the focused element is removed from this container. */
 export function useFocusKept(place: RefObject<HTMLElement | null>): void {
   useEffect(() => {

@@ -24,10 +24,12 @@ export function go(to: string, how: "push" | "replace" = "push"): void {
 
 /** Handles clicks on the console's own links without a reload. The browser handles clicks with a modifier key. */
 export function followLink(event: MouseEvent): void {
-  const link = (event.target as Element | null)?.closest("a");
+  const link = (event.target as Element | null)?.closest("a[href]");
   if (!link || event.defaultPrevented || event.button !== 0) return;
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-  if (link.origin !== location.origin || link.hash || link.target || link.hasAttribute("download")) return;
+  // Links in a chart are SVG, which have no properties for the parts of their address.
+  const to = link instanceof HTMLAnchorElement ? link : new URL(link.getAttribute("href") ?? "", location.href);
+  if (to.origin !== location.origin || to.hash || link.hasAttribute("target") || link.hasAttribute("download")) return;
   event.preventDefault();
-  go(link.pathname + link.search);
+  go(to.pathname + to.search);
 }

@@ -2,10 +2,11 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { startNewChat } from "./chat/conversation";
+import { selectAll } from "./focus";
 import { go, path } from "./router";
 
-/** Whether the device has a keyboard, as far as a browser knows: its pointer can hover. */
-export const hasKeyboard = !matchMedia("(hover: none)").matches;
+/** Whether the device has a keyboard, as far as a browser knows: one of its pointers can hover, such as a mouse. */
+export const hasKeyboard = matchMedia("(any-hover: hover)").matches;
 
 /** Whether the help sheet is open. */
 export const helpOpen = signal(false);
@@ -52,7 +53,14 @@ function actionFor(event: KeyboardEvent): (() => void) | undefined {
   return key === "/" ? writeMessage : undefined;
 }
 
+export function searchField(): HTMLInputElement | null {
+  return document.querySelector(".chats-search");
+}
+
 function searchChats(): void {
+  // Immediately if possible: the user may already be typing.
+  const field = searchField();
+  if (field?.checkVisibility()) return selectAll(field);
   if (!onChatPage()) go("/");
   searchRequests.value++;
 }

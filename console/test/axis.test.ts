@@ -32,6 +32,12 @@ test("a round and each of its calls have a row, at the seconds since the run beg
   ]);
 });
 
+test("a call has the values of its arguments beside its name, if they are short", () => {
+  const given = (json: string) => rows({ event: "tool_call_ended", index: 0, call: called("a", "look", json) })[1]?.given;
+  assert.deepEqual(['{"city": "Rome", "days": 2}', "{}", "no JSON"].map(given), ["Rome, 2", "", ""]);
+  assert.equal(given(JSON.stringify({ text: "x".repeat(1_000) })), "");
+});
+
 test("what goes on has no end until the run has one", () => {
   assert.equal(rows()[0]?.bars[0]?.to, undefined);
   const ended: PlainEvent = { event: "run_ended", reason: "error", error: "x" };

@@ -6,7 +6,7 @@ import { NOTHING, answerOf, asked, joined, messageOf, requestFor, toolChoice, tu
 import { NO_SETTINGS, settingsIn, type Settings } from "../src/chat/settings";
 import { RunFold, folded } from "../src/run/fold";
 import { withDefaults } from "../src/tools/info";
-import { dateGroup } from "../src/chat/time";
+import { ago, dateGroup } from "../src/chat/time";
 import type { Model } from "../src/wire/types";
 import { begun, called, numbered } from "./events";
 
@@ -110,6 +110,12 @@ test("chats are listed under the day, the week or the month of their last run", 
   const day = 24 * 60 * 60;
   const groups = [0, 1, 3, 20, 60].map((days) => dateGroup(now - days * day, now));
   assert.deepEqual(groups, ["Today", "Yesterday", "Last 7 days", "Last 30 days", "September 2026"]);
+});
+
+test("a time is told by how long ago it was, or by its date", () => {
+  const now = new Date(2026, 10, 17, 12).getTime() / 1000;
+  assert.deepEqual([5, 300, 7_200].map((seconds) => ago(now - seconds, now)), ["now", "5 min ago", "2 h ago"]);
+  assert.match(ago(now - 9 * 24 * 60 * 60, now), /8/);
 });
 
 test("the arguments of a call have the defaults of those that the model left out", () => {

@@ -69,6 +69,18 @@ async def test_a_no_gives_the_model_its_reason(stage_of: StageOf) -> None:
     assert stage.tools.ran == []
 
 
+async def test_the_question_for_a_reason_is_whole_in_a_low_window(stage_of: StageOf) -> None:
+    stage = await stage_of([call("pay", amount=5, payee="the landlord " * 30), "Then not."])
+    page = await stage.open("/", viewport={"width": 640, "height": 400})
+    await ask(page, "Pay.")
+    await page.get_by_role("button", name="Deny").click()
+    await expect(page.get_by_label("Reason (optional)")).to_be_focused()
+    await expect(page.get_by_label("Reason (optional)")).to_be_in_viewport(ratio=1)
+    await expect(page.get_by_role("button", name="Deny")).to_be_in_viewport(ratio=1)
+    await page.get_by_role("button", name="Deny").click()
+    await ended(page)
+
+
 async def test_a_key_press_for_another_field_decides_nothing(stage_of: StageOf) -> None:
     stage = await stage_of([call("pay", amount=5), "Then not."])
     run_id = await stage.start()

@@ -250,6 +250,7 @@ async def test_a_gateway_without_storage_still_chats(stage_of: StageOf) -> None:
     await ask(page, "Weather?")
     await answered(page, 1)
     await expect(page.get_by_text("Not saved")).to_be_visible()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Weather?")
     await ask(page, "Warm?")
     await answered(page, 2)
     assert [said.role for said in model.messages] == [
@@ -269,3 +270,24 @@ async def test_a_gateway_without_storage_still_chats(stage_of: StageOf) -> None:
     assert [text for _, text in model.conversation] == ["Weather?", "", "", "Sunny.", "Warm?"]
     await page.get_by_role("link", name="New chat").click()
     await expect(turns(page)).to_have_count(0)
+
+
+async def test_a_run_that_the_gateway_no_longer_has_is_reported_and_can_be_asked_again(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of(Listening("Sunny."), kept=False)
+    stage.watch.expects("404")
+    page = await stage.open("/")
+
+    async def forgotten(route: Route) -> None:
+        other = route.request.url.replace("/runs/run_", "/runs/run_x")
+        await route.fulfill(response=await route.fetch(url=other))
+
+    await page.route("**/events*", forgotten)
+    await ask(page, "Weather?")
+    lost = page.get_by_text("The gateway does not have this run")
+    await expect(lost).to_be_visible()
+    await page.unroute("**/events*")
+    await page.get_by_role("button", name="Retry").click()
+    await answered(page, 1)
+    await expect(lost).to_have_count(0)

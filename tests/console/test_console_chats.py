@@ -1,12 +1,12 @@
 """The list of chats, and two pages on one chat."""
 
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 from tests.console.axe import axe
 from tests.console.chatting import Listening, answered, ask, message_box, turns
 from tests.console.conftest import StageOf
 from tests.console.stage import IN_ONE_BROWSER, MODEL, PHONE, Stage, card, state_of
 
-from windlass.testing import call
+from windlass.testing import Gate, call
 
 pytestmark = IN_ONE_BROWSER
 
@@ -208,6 +208,19 @@ async def test_a_long_title_has_two_lines_in_the_list_and_above_the_chat(
     assert await title.evaluate("title => title.scrollHeight <= title.clientHeight + 1")
 
 
+async def test_the_search_stays_above_a_long_list_of_chats(stage_of: StageOf) -> None:
+    stage = await stage_of(Listening("Yes."))
+    for number in range(20):
+        await talked(stage, f"chat{number}", f"Question {number}, which has a title of two lines")
+    page = await stage.open("/")
+    last = page.get_by_role("link", name="Question 0,")
+    await last.scroll_into_view_if_needed()
+    await expect(last).to_be_in_viewport(ratio=1)
+    await expect(page.get_by_role("searchbox", name="Search chats")).to_be_in_viewport(ratio=1)
+    await expect(page.get_by_role("link", name="New chat")).to_be_in_viewport(ratio=1)
+    await axe(page)
+
+
 async def test_a_message_is_queued_while_a_run_is_active_and_sent_after_it(
     stage_of: StageOf,
 ) -> None:
@@ -231,6 +244,31 @@ async def test_a_message_is_queued_while_a_run_is_active_and_sent_after_it(
     assert model.conversation[-1] == ("user", "Thanks!")
 
 
+async def test_a_queued_message_is_removed_while_another_one_is_sent(stage_of: StageOf) -> None:
+    stage = await stage_of(Listening(call("get_weather", city="Rome"), "Sunny.", "Yes."))
+    rome, sent = stage.tools.hold("Rome"), Gate()
+    page = await stage.open("/")
+    await ask(page, "Weather?")
+    await rome.reached.wait()
+    for text in ("One", "Two", "Three"):
+        await message_box(page).fill(text)
+        await page.get_by_role("button", name="Queue").click()
+
+    async def held(route: Route) -> None:
+        await sent.passed()
+        await route.continue_()
+
+    await page.route("**/v1/runs", held)
+    rome.open()
+    await sent.reached.wait()
+    queued = page.get_by_role("list", name="Queued messages").get_by_role("listitem")
+    await queued.last.get_by_role("button", name="Remove").click()
+    sent.open()
+    await answered(page, 3)
+    await expect(queued).to_have_count(0)
+    await expect(page.locator(".asked-text")).to_have_text(["Weather?", "One", "Two"])
+
+
 async def test_escape_in_the_search_leaves_it_and_stops_no_run(stage_of: StageOf) -> None:
     stage = await stage_of([call("get_weather", city="Rome"), "Sunny."])
     rome = stage.tools.hold("Rome")
@@ -239,8 +277,9 @@ async def test_escape_in_the_search_leaves_it_and_stops_no_run(stage_of: StageOf
     await rome.reached.wait()
     search = page.get_by_role("searchbox", name="Search chats")
     await page.keyboard.press("Control+k")
+    await page.keyboard.type("wea")  # at once: no letter is lost
     await expect(search).to_be_focused()
-    await page.keyboard.type("wea")
+    await expect(search).to_have_value("wea")
     await page.keyboard.press("Escape")
     await expect(search).to_have_value("")
     await page.keyboard.press("Escape")

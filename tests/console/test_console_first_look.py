@@ -20,7 +20,8 @@ pytestmark = IN_ONE_BROWSER
 EXAMPLES = ("Weather in Rome?", "Two.", "Three.", "Four.", "One too many.")
 BARS = """chart => {
   const { left, right, width } = chart.getBoundingClientRect();
-  const bars = [...chart.querySelectorAll("rect")].map((bar) => bar.getBoundingClientRect());
+  const bars = [...chart.querySelectorAll("rect:last-of-type")]
+    .map((bar) => bar.getBoundingClientRect());
   const third = width / bars.length;
   const begins = (at) => left + at * third;
   return bars.map((bar, at) => bar.left >= begins(at) && bar.right <= begins(at + 1));
@@ -28,6 +29,11 @@ BARS = """chart => {
 """Whether each bar is in its own part of the chart's width."""
 MARKS_ANSWER = "run => getComputedStyle(run, '::after').content !== 'none'"
 """Whether grey lines are where the answer will be."""
+GAPS = """texts => {
+  const places = texts.map((text) => text.getBoundingClientRect());
+  return places.slice(1).map(({ top }, at) => top - places[at].bottom);
+}"""
+"""The space between a text and the next one."""
 COLOUR = "bubble => getComputedStyle(bubble).backgroundColor"
 
 
@@ -37,6 +43,8 @@ async def test_the_empty_page_greets_offers_prompts_and_names_the_model(stage_of
     await expect(page.get_by_role("heading", name="Hello. What can I do for you?")).to_be_visible()
     await expect(page.get_by_text("You are talking to Qwen")).to_be_visible()
     await expect(page.locator(".talk-empty svg.logo")).to_be_visible()
+    bar = page.locator(".chat-bar")
+    assert await bar.evaluate("bar => bar.clientHeight") < 20, "a new chat has no title"
     await expect(page.locator(".theme")).to_contain_text("Theme")
     icon = await page.locator("link[rel=icon]").get_attribute("href")
     assert (await page.request.get(f"{stage.origin}{icon}")).headers[
@@ -49,6 +57,7 @@ async def test_the_empty_page_greets_offers_prompts_and_names_the_model(stage_of
     await prompts.first.click()
     await answered(page, 1)
     await expect(turns(page)).to_contain_text(EXAMPLES[0])
+    await expect(bar.get_by_role("heading", name=EXAMPLES[0])).to_be_in_viewport(ratio=1)
     await expect(message_box(page)).to_have_value("")
 
 
@@ -112,6 +121,24 @@ async def test_finished_tools_are_one_line_and_the_answer_comes_without_machiner
     await expect(timeline).to_be_focused()
 
 
+async def test_hidden_buttons_leave_no_wide_gaps_between_messages(stage_of: StageOf) -> None:
+    stage = await stage_of(Listening("Sunny.", "You are welcome."))
+    page = await stage.open("/")
+    for count, text in enumerate(("Weather?", "Thanks!"), start=1):
+        await ask(page, text)
+        await answered(page, count)
+    gaps = await page.locator(".asked-text, .md").evaluate_all(GAPS)
+    assert len(gaps) == 3
+    assert max(gaps) < 50, gaps
+    await page.mouse.move(0, 0)
+    hidden = turns(page).first.get_by_role("button", name="Copy as Markdown")
+    opacity = "button => getComputedStyle(button.closest('.turn-foot')).opacity"
+    await expect(hidden).to_be_visible()
+    assert await hidden.evaluate(opacity) == "0"
+    await hidden.focus()
+    assert await hidden.evaluate(opacity) == "1"
+
+
 async def test_the_focus_of_a_card_that_folds_goes_to_its_line(stage_of: StageOf) -> None:
     stage = await stage_of([call("pay", amount=5), "It is paid."])
     page = await stage.open("/")
@@ -165,8 +192,16 @@ async def test_an_error_says_what_happened_when_to_retry_and_where_the_details_a
     run_id = await page.locator(".run").get_attribute("data-run")
     await expect(page.locator(".ending")).to_have_text(
         "The run failed.The model is confused. (HTTP 400)To ask again, press Retry."
-        f" For details, see the gateway's log, run id {run_id}."
+        f" For details, see the gateway's log, run id {run_id}"
     )
+    # Its end is hidden, but one click selects all of it.
+    shown = page.locator(".ending code")
+    assert await shown.evaluate("code => [code.clientWidth < 150, code.clientHeight < 30]") == [
+        True,
+        True,
+    ]
+    await shown.click()
+    assert await page.evaluate("() => getSelection().toString()") == run_id
     await axe(page)
 
 
@@ -231,15 +266,13 @@ async def test_runs_are_found_by_date_and_content_and_have_charts(stage_of: Stag
     page = await stage.open("/runs")
     rows = page.get_by_role("table", name="Runs").locator("tbody tr")
     await expect(rows).to_have_count(3)
-    await expect(
-        page.get_by_role("img", name=re.compile("^Latency of the last 3 runs"))
-    ).to_be_visible()
-    cost = page.get_by_role("img", name=re.compile("^Cost in tokens of the last 3 runs"))
-    await expect(cost.locator("rect")).to_have_count(3)
-    assert await cost.evaluate(BARS) == [True, True, True]
-    plot = page.locator(".chart").first
+    await expect(page.get_by_role("figure", name="Latency")).to_be_visible()
+    plot = page.get_by_role("figure", name="Cost in tokens")
+    assert await plot.locator("svg").evaluate(BARS) == [True, True, True]
     await expect(plot.locator(".chart-most")).to_have_text("30")
-    await expect(plot.locator(".chart-times span")).to_have_text([re.compile(r"\d\d:\d\d")] * 2)
+    await expect(plot.locator(".chart-times span")).to_have_text(
+        [re.compile(r"\d\d:\d\d"), "3 runs", re.compile(r"\d\d:\d\d")]
+    )
     await expect(page.get_by_text("Failures by tool: 0")).to_be_visible()
     await expect(page.get_by_role("table", name="Failures by tool")).to_be_hidden()
     await expect(rows.first).to_be_in_viewport(ratio=1)  # the list is not pushed away
@@ -256,3 +289,30 @@ async def test_runs_are_found_by_date_and_content_and_have_charts(stage_of: Stag
     await stage.goto(page, "/runs?from=2020-01-01")
     await expect(rows).to_have_count(3)
     await expect(page.get_by_label("From", exact=True)).to_have_value("2020-01-01")
+
+
+async def test_a_bar_of_a_chart_opens_its_run_and_a_line_marks_a_new_day(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of("A pomegranate.")
+    for prompt in ("Fruit?", "Sure?", "And now?"):
+        await stage.post("/v1/chat/completions", asking(prompt, model=MODEL))
+    page = await stage.open("/")
+
+    async def earlier(route: Route) -> None:
+        listed = await (await route.fetch()).json()
+        listed["data"][-1]["created"] -= 24 * 60 * 60
+        await route.fulfill(json=listed)
+
+    await page.route("**/v1/runs?*", earlier)
+    await page.get_by_role("link", name="Runs").click()
+    plot = page.get_by_role("figure", name="Latency")
+    columns = plot.locator("a")
+    await expect(columns).to_have_count(3)
+    assert await plot.locator(".chart-day").evaluate_all(
+        "lines => lines.map((line) => [...line.closest('svg').children].indexOf(line.parentNode))"
+    ) == [1]
+    await page.evaluate("() => { window.samePage = true; }")
+    await columns.nth(0).click(position={"x": 3, "y": 3})  # above the bar
+    await expect(page.get_by_role("region", name="Prompt")).to_have_text("Fruit?")
+    assert await page.evaluate("() => window.samePage"), "the page was loaded again"

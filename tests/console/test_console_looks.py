@@ -2,16 +2,32 @@
 
 from typing import Any, Literal
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, ViewportSize, expect
 from tests.console.axe import axe
 from tests.console.conftest import StageOf
-from tests.console.stage import DESK, IN_ONE_BROWSER, PHONE, Stage, ask, card, ended, state_of
+from tests.console.stage import (
+    DESK,
+    IN_ONE_BROWSER,
+    PHONE,
+    SharedContexts,
+    Stage,
+    ask,
+    card,
+    ended,
+    state_of,
+)
+from tests.support.browsing import HEADLESS, LEAN
 
 from windlass.testing import Gate, call, calls, say, slow, think
 
 pytestmark = IN_ONE_BROWSER
 
 PHONES: dict[str, Any] = {"viewport": PHONE, "is_mobile": True, "has_touch": True}
+NARROW: ViewportSize = {"width": 320, "height": 568}
+LOW: ViewportSize = {"width": 320, "height": 200}
+"""A window of 1280 by 800 at 400 %."""
+HYBRID = [*LEAN, "--blink-settings=primaryHoverType=1,availableHoverTypes=3"]
+"""The first pointer is a finger, and there is a mouse too."""
 NEXT_PICTURE = """() =>
   new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(20, 23, 26)"
@@ -144,6 +160,42 @@ async def test_every_other_page_is_for_everybody_and_fits_on_a_phone(stage_of: S
         await is_for_everybody(page)
 
 
+async def test_every_page_fits_on_the_narrowest_phone_and_at_large_zoom(stage_of: StageOf) -> None:
+    stage = await stage_of([call("pay", amount=5), "Paid."], examples=("Pay.", "x" * 100))
+    page = await stage.open("/", viewport=NARROW)
+    for path, shown in {
+        "/runs": ".runs-filters",
+        "/tools": ".tools-entry",
+        "/tools/divide": ".tools-call",
+        "/replay": ".replay-file",
+        "/": ".examples button",
+    }.items():
+        await stage.goto(page, path)
+        await expect(page.locator(shown).first).to_be_visible()
+        await fits(page)
+    await page.get_by_role("button", name="Pay.").click()
+    await expect(page.get_by_role("button", name="Approve")).to_be_visible()
+    await fits(page)
+    await is_for_everybody(page)
+    await page.set_viewport_size(LOW)
+    height = await page.locator(".talk").evaluate("talk => talk.clientHeight")
+    assert height > 80, "the message box leaves no room for the messages"
+
+
+async def test_without_motion_nothing_blinks(stage_of: StageOf) -> None:
+    stage = await stage_of([call("get_weather", city="Rome"), "Sunny."])
+    rome = stage.tools.hold("Rome")
+    page = await stage.open("/")
+    await ask(page, "Weather?")
+    await state_of(card(page, "get_weather"), "running")
+    assert await page.evaluate("() => document.getAnimations().length") == 0
+    await page.emulate_media(reduced_motion="no-preference")
+    assert await page.evaluate("() => document.getAnimations().length") > 0
+    await page.emulate_media(reduced_motion="reduce")
+    rome.open()
+    await ended(page)
+
+
 async def test_a_touch_screen_shows_no_keyboard_shortcuts_and_no_small_fields(
     stage_of: StageOf,
 ) -> None:
@@ -161,6 +213,22 @@ async def test_a_touch_screen_shows_no_keyboard_shortcuts_and_no_small_fields(
         await expect(sheet.get_by_text("Keyboard shortcuts")).to_be_visible(visible=shown)
         # A phone zooms in on a field with a text below 16 px.
         await expect(search).to_have_css("font-size", "14px" if shown else "16px")
+
+
+async def test_a_touch_screen_with_a_mouse_shows_the_shortcuts(
+    stage_of: StageOf, browser: SharedContexts
+) -> None:
+    stage = await stage_of("Hello.")
+    hybrid = await browser.browser.browser_type.launch(executable_path=HEADLESS, args=HYBRID)
+    page = await hybrid.new_page()
+    await stage.goto(page, "/")
+    assert await page.evaluate("() => matchMedia('(hover: none)').matches")
+    search = page.get_by_role("searchbox", name="Search chats")
+    await expect(search).to_have_attribute("placeholder", "Search chats (Ctrl+K)")
+    await expect(page.get_by_text("Enter to send")).to_be_visible()
+    await page.get_by_role("link", name="Help").first.click()
+    await expect(page.get_by_text("Keyboard shortcuts")).to_be_visible()
+    await hybrid.close()
 
 
 async def test_a_phone_is_enough_to_approve_and_to_go_to_another_chat(stage_of: StageOf) -> None:

@@ -140,3 +140,33 @@ async def test_two_tabs_follow_one_run_and_one_of_them_decides(stage_of: StageOf
         await state_of(card(page, "pay"), "output-available")
         await expect(page.get_by_text("It is paid.")).to_be_visible()
     assert stage.tools.ran == ["pay"]
+
+
+async def test_a_page_without_its_gateway_loads_when_the_gateway_is_back(stage_of: StageOf) -> None:
+    stage = await stage_of()
+    stage.watch.expects("net::ERR")
+    page = await stage.open("/")
+    await page.route("**/v1/*", lambda route: route.abort())
+    for link, shown in (("Runs", "No runs yet."), ("Tools", "get_weather")):
+        await page.get_by_role("link", name=link).click()
+        await expect(page.get_by_text("Cannot reach the gateway.")).to_be_visible()
+        await expect(page.get_by_text("Loading…")).to_have_count(0)
+        await page.unroute("**/v1/*")
+        await expect(page.get_by_text(shown).first).to_be_visible()
+        await expect(page.get_by_text("Cannot reach the gateway.")).to_have_count(0)
+        await page.route("**/v1/*", lambda route: route.abort())
+
+
+async def test_a_message_about_a_failed_stop_goes_with_the_run(stage_of: StageOf) -> None:
+    stage = await stage_of([call("get_weather", city="Rome"), "It is sunny."])
+    stage.watch.expects("net::ERR")
+    rome = stage.tools.hold("Rome")
+    page = await stage.open("/")
+    await ask(page, "Weather?")
+    await rome.reached.wait()
+    await page.route("**/stop", lambda route: route.abort())
+    await page.get_by_role("button", name="Stop", exact=True).click()
+    await expect(page.get_by_role("alert")).to_contain_text("Cannot reach the gateway.")
+    rome.open()
+    await ended(page)
+    await expect(page.get_by_text("Cannot reach the gateway.")).to_have_count(0)

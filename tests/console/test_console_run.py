@@ -38,7 +38,7 @@ async def test_rounds_and_tools_share_one_live_axis(stage_of: StageOf) -> None:
     await state_of(card(page, "pay"), "approval-requested")
     await expect(page.locator(".budget")).to_have_count(0)
     await expect(rows(page)).to_contain_text(
-        ["1,200 tokens in, 34 out", "get_weather: ran", "pay: waited for approval"]
+        ["1,200 tokens in, 34 out", "get_weather (Rome): ran", "pay (5): waited for approval"]
     )
     await card(page, "pay").get_by_role("button", name="Approve").click()
     await state_of(card(page, "pay"), "running")
@@ -59,7 +59,7 @@ async def test_rounds_and_tools_share_one_live_axis(stage_of: StageOf) -> None:
     before = await label.evaluate(indent)
     await label.hover()
     assert await label.evaluate(indent) == before == "16px"
-    await expect(page.locator(".wf-told")).to_contain_text("pay: waited for approval")
+    await expect(page.locator(".wf-told")).to_contain_text("pay (5): waited for approval")
     await rows(page).nth(2).get_by_role("button", name="pay").press("Enter")
     await expect(card(page, "pay")).to_be_focused()
 

@@ -22,7 +22,10 @@ export function Composer({ conversation, onSent }: { conversation: Conversation;
   const why = whyNot(conversation);
   const live = conversation.live.value;
   useEffect(() => {
-    if (!live && isFocusFree()) focusEditor();
+    if (live) return;
+    // A run that has ended needs no stop, so the message about a failed one no longer applies.
+    conversation.problem.value = "";
+    if (isFocusFree()) focusEditor();
   }, [live]);
 
   useEffect(() => {

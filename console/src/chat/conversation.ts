@@ -10,6 +10,8 @@ import { storesChats, notifyTabs, refreshChats } from "./chats";
 import { NOTHING, joined, messageOf, requestFor, turnsOf, type Draft } from "./request";
 import { settings } from "./settings";
 
+export const MAX_TITLE = 80;
+
 /** Unsent drafts by chat, so that they survive a change of pages. */
 const drafts = new Map<string, Signal<Draft>>();
 
@@ -102,6 +104,8 @@ export class Conversation {
       const run = await this.start(ask, messageOf(draft), before, replaces);
       this.sends++;
       this.said.set(run.id, draft);
+      // Until the gateway has a title for the chat.
+      this.title.value ||= draft.text.slice(0, MAX_TITLE);
       this.show([...before, run.id]);
       this.arrive();
       return true;
@@ -124,7 +128,7 @@ export class Conversation {
 
   /** Sends the first queued message. After a stop or a failure, all of them return to the draft. */
   async sendQueued(): Promise<boolean> {
-    const [first, ...rest] = this.queue.value;
+    const [first] = this.queue.value;
     if (!first || this.live.value || this.sending.value) return false;
     const ended = this.last.value?.view.value.reason;
     if (ended === "stopped" || ended === "error" || !(await this.send(first))) {
@@ -132,7 +136,7 @@ export class Conversation {
       this.queue.value = [];
       return false;
     }
-    this.queue.value = rest;
+    this.queue.value = this.queue.value.filter((each) => each !== first);
     return true;
   }
 

@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 
 /**
- * Calls `work` at an interval while the page is visible, and when it becomes visible again.
+ * Calls `work` at an interval while the page is visible, when it becomes visible again, and when the network is back.
  * The next call waits until the previous one has finished.
  */
 export function useRefresh(work: () => Promise<unknown>, milliseconds: number): void {
@@ -18,9 +18,11 @@ export function useRefresh(work: () => Promise<unknown>, milliseconds: number): 
     };
     const timer = setInterval(look, milliseconds);
     document.addEventListener("visibilitychange", look);
+    window.addEventListener("online", look);
     return () => {
       clearInterval(timer);
       document.removeEventListener("visibilitychange", look);
+      window.removeEventListener("online", look);
     };
   }, [milliseconds]);
 }

@@ -3,14 +3,14 @@ import { signal, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChild } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { alarm, announce } from "../announce";
-import { takesFocus, useFocusBack } from "../focus";
+import { selectAll, takesFocus, useFocusBack } from "../focus";
 import { go } from "../router";
 import { plural } from "../run/labels";
 import { hasKeyboard } from "../shortcuts";
 import { api, refusal } from "../wire/api";
 import type { Chat } from "../wire/types";
 import { chats, deleteChat, renameChat, storesChats } from "./chats";
-import { startNewChat } from "./conversation";
+import { MAX_TITLE, startNewChat } from "./conversation";
 import { focusEditor } from "./focus";
 import { dateGroup } from "./time";
 
@@ -50,15 +50,17 @@ export function Sidebar({ here, open }: SidebarProps) {
   return (
     <nav class="chats" id="chats" ref={place} aria-label="Chats" data-open={open.value} onKeyDown={leave}>
       {open.value && <h1 class="unseen">Chats</h1>}
-      <div class="row">
-        <a class="chats-new grow" href="/" onClick={begin}>
-          New chat
-        </a>
-        <button type="button" class="plain chats-close" aria-label="Close chat list" onClick={close}>
-          ×
-        </button>
+      <div class="chats-top">
+        <div class="row">
+          <a class="chats-new grow" href="/" onClick={begin}>
+            New chat
+          </a>
+          <button type="button" class="plain chats-close" aria-label="Close chat list" onClick={close}>
+            ×
+          </button>
+        </div>
+        {storesChats.value && <SearchField inDrawer={open.value} />}
       </div>
-      {storesChats.value && <SearchField inDrawer={open.value} />}
       {searching && found.value?.length === 0 && <p class="hint">No matching chats.</p>}
       {groupsOf(listed.slice(0, most.value), searching).map(([name, group]) => (
         <section key={name} aria-label={name}>
@@ -223,8 +225,6 @@ function escaping(close: () => void): (event: KeyboardEvent) => void {
   };
 }
 
-const MAX_TITLE = 80;
-
 function Rename({ name, onName, onCancel }: { name: string; onName: (title: string) => void; onCancel: () => void }) {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -241,10 +241,6 @@ function Rename({ name, onName, onCancel }: { name: string; onName: (title: stri
       </form>
     </li>
   );
-}
-
-function selectAll(field: HTMLInputElement | null): void {
-  field?.select();
 }
 
 function Confirm({ name, onYes, onNo }: { name: string; onYes: () => void; onNo: () => void }) {

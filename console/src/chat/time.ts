@@ -15,12 +15,12 @@ export function dateGroup(time: number, now = serverNow()): string {
   return new Date(time * 1000).toLocaleDateString("en", { month: "long", year: "numeric" });
 }
 
-/** How long ago: "now", "5 min", "3 h", or the date. */
+/** How long ago: "now", "5 min ago", "3 h ago", or the date. */
 export function ago(time: number, now = serverNow()): string {
   const passed = now - time;
   if (passed < MINUTE) return "now";
-  if (passed < HOUR) return `${Math.floor(passed / MINUTE)} min`;
-  if (passed < DAY) return `${Math.floor(passed / HOUR)} h`;
+  if (passed < HOUR) return `${Math.floor(passed / MINUTE)} min ago`;
+  if (passed < DAY) return `${Math.floor(passed / HOUR)} h ago`;
   return new Date(time * 1000).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 }
 

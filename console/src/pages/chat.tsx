@@ -5,7 +5,7 @@ import { loadModels, model, noModels, preparationOf, tools } from "../chat/model
 import { chats, onTabChange, storesChats, refreshChats } from "../chat/chats";
 import { Composer } from "../chat/composer";
 import { conversationAt, type Conversation } from "../chat/conversation";
-import { useFocusBack } from "../focus";
+import { selectAll, useFocusBack } from "../focus";
 import { focusEditor } from "../chat/focus";
 import { SidePanel, closePanel, isShown, panel, togglePanel } from "../chat/panel";
 import { useRefresh } from "../chat/refresh";
@@ -14,7 +14,7 @@ import { useStickyEnd } from "../chat/scroll";
 import { Sidebar } from "../chat/sidebar";
 import { Turn } from "../chat/turn";
 import { Logo } from "../parts/logo";
-import { HelpLink, searchRequests } from "../shortcuts";
+import { HelpLink, searchField, searchRequests } from "../shortcuts";
 import { useTitle } from "../title";
 import "../styles/chat.css";
 
@@ -28,7 +28,8 @@ export function ChatPage({ chatId }: { chatId?: string }) {
   useFocusBack(drawer.value, opener);
   useClosedWhenWide(drawer);
   useSearchRequests(drawer);
-  const { list, atEnd, toEnd } = useStickyEnd(conversation.runIds.value.length > 0);
+  const runs = conversation.runIds.value.length > 0;
+  const { list, atEnd, toEnd } = useStickyEnd(runs);
   useUpToDate(conversation, chatId);
   useEscapeStops(conversation);
   useTitle(conversation.title.value);
@@ -47,7 +48,7 @@ export function ChatPage({ chatId }: { chatId?: string }) {
           >
             Chats
           </button>
-          <h1 class="grow">{conversation.title.value || "New chat"}</h1>
+          <h1 class={runs ? "grow" : "unseen"}>{conversation.title.value || "New chat"}</h1>
           {!storesChats.value && <span class="hint">Not saved: closing this page deletes the chat</span>}
         </div>
         <div class="talk" ref={list} tabIndex={0} role="region" aria-label="Messages">
@@ -181,7 +182,7 @@ function useSearchRequests(drawer: Signal<boolean>): void {
     if (!asked) return;
     searchRequests.value = 0;
     drawer.value = matchMedia(NARROW).matches;
-    requestAnimationFrame(() => document.querySelector<HTMLInputElement>(".chats-search")?.select());
+    requestAnimationFrame(() => selectAll(searchField()));
   }, [asked]);
 }
 

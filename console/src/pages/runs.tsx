@@ -38,7 +38,7 @@ export function RunsPage() {
       <FilterForm filters={filters} runs={runs ?? []} />
       {list.problem.value && <p role="alert" class="runs-failed">{list.problem}</p>}
       {runs && <Summary runs={runs} />}
-      {runs?.length ? <RunsTable runs={runs} /> : <p class="hint">{emptyText(runs, filters)}</p>}
+      {runs?.length ? <RunsTable runs={runs} /> : !list.problem.value && <p class="hint">{emptyText(runs, filters)}</p>}
       {list.more.value && (
         <button type="button" class="runs-more" onClick={() => void list.older()}>
           Show older runs

@@ -63,7 +63,7 @@ export function ApprovalPanel({ call, runId, chatId, model, card, now }: Approva
   const ready = useKeys(card, step !== "choose" || sent ? {} : choices, step === "choose" ? undefined : back);
   useAsked(call, card, !allowed);
   useEffect(() => {
-    if (step !== "choose") card.current?.scrollIntoView({ block: "nearest" });
+    card.current?.querySelector("form")?.scrollIntoView({ block: "nearest" });
   }, [step, info]);
   useEffect(() => {
     if (allowed) approve();
@@ -83,7 +83,7 @@ export function ApprovalPanel({ call, runId, chatId, model, card, now }: Approva
           <Choice name="Edit" letter="e" sent={sent} choose={choices} />
           <Choice name="Deny" letter="d" class="danger" sent={sent} choose={choices} />
           {chatId && (
-            <button type="button" aria-disabled={sent} onClick={always}>
+            <button type="button" class="plain small" aria-disabled={sent} onClick={always}>
               Always allow in this chat
             </button>
           )}

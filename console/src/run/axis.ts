@@ -1,5 +1,7 @@
 // The rows of the waterfall, on one time axis. Pure.
+import { shownOf } from "../parts/format";
 import { effectOf, lasted, stateOf, tokensOf } from "./labels";
+import { argumentsOf } from "./payload";
 import type { CallView, RoundView, RunView } from "./view";
 
 export type BarKind = "model" | "approval" | "tool";
@@ -14,6 +16,8 @@ export interface Bar {
 export interface Row {
   key: string;
   label: string;
+  /** The values of a call's arguments, which tell it from other calls of the same tool. */
+  given: string;
   /** Set for a call. */
   call?: CallView;
   /** Set for a request to the model. */
@@ -41,7 +45,7 @@ function roundRow(view: RunView, round: RoundView, index: number): Row {
   const end = round.superseded ? next?.startedAt : view.endedAt;
   const bar = between("model", view, round.startedAt, round.endedAt ?? end);
   const again = round.superseded ? ", retried" : "";
-  return { key: `round ${index}`, label: `Round ${round.number}${again}`, round, bars: [bar], note: tokensOf(round.usage) };
+  return { key: `round ${index}`, label: `Round ${round.number}${again}`, given: "", round, bars: [bar], note: tokensOf(round.usage) };
 }
 
 function callRow(view: RunView, call: CallView): Row {
@@ -50,7 +54,15 @@ function callRow(view: RunView, call: CallView): Row {
   const end = call.endedAt ?? view.endedAt;
   if (approval) bars.push(between("approval", view, approval.asked, approval.answered ?? end));
   if (startedAt !== undefined) bars.push(between("tool", view, startedAt, end));
-  return { key: call.id, label: call.name, call, bars, note: isFine(call) ? "" : stateOf(call).toLowerCase() };
+  return { key: call.id, label: call.name, given: givenTo(call), call, bars, note: isFine(call) ? "" : stateOf(call).toLowerCase() };
+}
+
+/** Longer arguments are not read. */
+const MAX_GIVEN = 500;
+
+function givenTo(call: CallView): string {
+  const given = call.input.length < MAX_GIVEN && argumentsOf(call);
+  return Object.values(given || {}).map((value) => shownOf(value)).join(", ");
 }
 
 /** Successful calls have no note: rows that change their height while tools run are hard to read. */
@@ -74,7 +86,7 @@ export function rowText(row: Row, span: number): string {
   if (row.call) texts.push(stateOf(row.call).toLowerCase());
   if (row.call && effectOf(row.call) === "unknown") texts.push("may have had an effect");
   if (row.round && row.note) texts.push(tokensOf(row.round.usage));
-  return `${row.label}: ${texts.join("; ")}.`;
+  return `${row.label}${row.given && ` (${row.given})`}: ${texts.join("; ")}.`;
 }
 
 const BAR_LABELS: Record<BarKind, string> = { model: "the model took", approval: "waited for approval", tool: "ran" };

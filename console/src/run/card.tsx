@@ -118,7 +118,7 @@ function Reported({ progress, name }: { progress: Progress; name: string }) {
       {fraction === null ? <progress aria-label={`Progress of ${name}`} /> : <progress aria-label={`Progress of ${name}`} max={1} value={fraction} />}
       {fraction !== null && <span class="hint">{Math.round(fraction * 100)} %</span>}
       {message && <span class="hint">{message}</span>}
-      {data !== undefined && data !== null && <code class="folded-preview">{oneLine(data)}</code>}
+      {data !== undefined && data !== null && <span class="folded-preview">{oneLine(data)}</span>}
     </div>
   );
 }

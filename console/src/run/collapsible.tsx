@@ -24,7 +24,7 @@ export function Collapsible({ label, preview, open = false, class: name = "", ch
     <details class={`folded ${name}`} open={shown}>
       <summary onClick={toggle}>
         <span class="folded-label">{label}</span>
-        {!shown && preview && <code class="folded-preview">{preview}</code>}
+        {!shown && preview && <span class="folded-preview">{preview}</span>}
       </summary>
       {shown && children()}
     </details>

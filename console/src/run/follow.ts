@@ -9,6 +9,7 @@ import type { RunView } from "./view";
 
 export type Connection = "connecting" | "live" | "reconnecting" | "ended" | "refused";
 
+const LOST = "The gateway does not have this run: it was deleted, or the gateway restarted without storing it.";
 const FIRST_WAIT = 250;
 const MAX_WAIT = 5_000;
 /** A connection that is silent for this long is lost: the gateway sends a keep-alive four times as often. */
@@ -74,7 +75,7 @@ export function follow(runId: string): Followed {
       } catch (error) {
         if (closing.signal.aborted) return;
         if (error instanceof ApiError && error.status < 500 && error.status !== 429) {
-          problem.value = refusal(error);
+          problem.value = error.status === 404 ? LOST : refusal(error);
           connection.value = "refused";
           return;
         }

@@ -68,7 +68,7 @@ function Ending({ view, canRetry }: { view: RunView; canRetry: boolean }) {
       {view.error && <p class="ending-error">{view.error}</p>}
       {view.reason === "error" && (
         <p class="hint">
-          {canRetry && "To ask again, press Retry. "}For details, see the gateway's log, run id <code>{view.id}</code>.
+          {canRetry && "To ask again, press Retry. "}For details, see the gateway's log, run id <code title={view.id}>{view.id}</code>
         </p>
       )}
     </div>

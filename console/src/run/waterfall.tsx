@@ -80,7 +80,7 @@ function Line({ row, view, now, point }: LineProps) {
     >
       {call ? (
         <button type="button" class="wf-label" onClick={() => showCard(call.id)}>
-          {row.label}
+          {row.label} <span>{row.given}</span>
         </button>
       ) : (
         <span class="wf-label">{row.label}</span>

@@ -1,5 +1,5 @@
 // Small charts of the listed runs: cost in tokens, and latency.
-import { clockOf } from "../chat/time";
+import { clockOf, moment } from "../chat/time";
 import { counted, lasted } from "../run/labels";
 import type { Run } from "../wire/types";
 import { quantile } from "./totals";
@@ -21,6 +21,10 @@ export function Charts({ runs }: { runs: readonly Run[] }) {
   );
 }
 
+function isNewDay(run: Run, before = run): boolean {
+  return new Date(run.created * 1000).getDate() !== new Date(before.created * 1000).getDate();
+}
+
 interface ChartProps {
   name: string;
   runs: readonly Run[];
@@ -40,18 +44,24 @@ function Chart({ name, runs, value, label }: ChartProps) {
     <figure class="chart">
       <figcaption>{name}</figcaption>
       <p class="hint chart-most" aria-hidden="true">{label(most)}</p>
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${name} of the last ${runs.length} runs. ${figures}.`}>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
         {runs.map((run, index) => {
           const height = Math.max(1, (HEIGHT * (values[index] ?? 0)) / most);
+          const x = index * step;
+          // A column is easier to point at than a low bar. By keyboard, the same runs are in the table.
           return (
-            <rect x={(index + 0.5) * step - width / 2} y={HEIGHT - height} width={width} height={height} class={run.status === "failed" ? "chart-failed" : undefined}>
-              <title>{`${run.title || run.id}: ${label(values[index] ?? 0)}`}</title>
-            </rect>
+            <a href={`/runs/${run.id}`} tabindex={-1}>
+              <title>{`${run.title || run.id}: ${label(values[index] ?? 0)}, ${moment(run.created)}`}</title>
+              <rect class="chart-column" x={x} width={step} height={HEIGHT} />
+              <rect x={x + (step - width) / 2} y={HEIGHT - height} width={width} height={height} class={run.status === "failed" ? "chart-failed" : ""} />
+              {isNewDay(run, runs[index - 1]) && <path class="chart-day" d={`M${x} 0V${HEIGHT}`} />}
+            </a>
           );
         })}
       </svg>
       <p class="hint chart-times" aria-hidden="true">
         <span>{clockOf(runs[0]?.created ?? 0)}</span>
+        <span>{runs.length} runs</span>
         <span>{clockOf(runs.at(-1)?.created ?? 0)}</span>
       </p>
       <p class="hint">{figures}</p>

@@ -2,6 +2,7 @@
 import { useRef, useState } from "preact/hooks";
 import { announce } from "../announce";
 import { Value } from "../parts/value";
+import { Collapsible } from "../run/collapsible";
 import { fieldsOf, initialOf, type Fields } from "../parts/schema";
 import { useTitle } from "../title";
 import { api } from "../wire/api";
@@ -52,8 +53,7 @@ function Known({ tool, again }: { tool: Tool; again: () => void }) {
       <CallForm tool={tool} given={given} setGiven={setGiven} called={again} />
       <h2>Recent calls</h2>
       <RecentCalls calls={tool.calls} reuse={reuse} />
-      <h2>Schema</h2>
-      <Value value={tool.parameters} label="JSON Schema of the arguments" />
+      <Collapsible label="JSON Schema of the arguments">{() => <Value value={tool.parameters} label="Schema" />}</Collapsible>
     </>
   );
 }

@@ -1,4 +1,5 @@
 // The recent calls of a tool, by models and manual.
+import { clockOf, moment } from "../chat/time";
 import type { Fields } from "../parts/schema";
 import { oneLine } from "../parts/format";
 import { Value } from "../parts/value";
@@ -44,9 +45,9 @@ function Call({ call, reuse }: { call: LastCall; reuse: (given: Fields) => void 
       <details>
         <summary>
           <span class={outcomeClass(call.outcome)}>{OUTCOME_LABELS[call.outcome]}</span>
-          <code class="tools-given">{oneLine(given)}</code>
+          <span class="tools-given">{oneLine(given)}</span>
           <span class="hint">
-            {lasted(call.seconds)}, <time dateTime={new Date(call.time * 1000).toISOString()}>{new Date(call.time * 1000).toLocaleString()}</time>
+            {lasted(call.seconds)}, <span title={moment(call.time)}>{clockOf(call.time)}</span>
           </span>
         </summary>
         <div class="tools-more">
