@@ -386,9 +386,11 @@ async def test_an_optional_argument_that_was_not_given_is_left_out(
         ("Hotels in Rome with 4 stars", 'sort="stars"', 0.3, True),
         ("Hotels in Rome that allow a dog", "allowPets=True", 0.3, True),
         ("Hotels of Hilton in Rome", 'chain="Hilton"', 0.3, True),
+        ("Hotels in Rome for the night after this one", 'day="tomorrow"', 0.02, True),
+        ("Hotels in Rome for the night after this one", 'day="tomorrow"', 0.08, False),
     ],
 )
-async def test_a_doubtful_value_of_an_enum_is_left_out_unless_the_request_names_it(
+async def test_a_doubtful_value_of_an_enum_or_a_description_needs_a_word_of_the_request(
     prompt: str, argument: str, end: float, kept: bool
 ) -> None:
     program = f'h = find_hotels(city="Rome", {argument})\ndone'

@@ -8,7 +8,11 @@ import re
 
 _PLACE = re.compile(r"\bcity(?:,| and)(?: the)? (?:state|country)\b(?!,? or\b)", re.IGNORECASE)
 _PLACE_EXAMPLE = re.compile(r"['\"(][A-Z][A-Za-z. ]+, [A-Z]{2}\b")
-_PLACE_RULE = r'"\"" [^",\\\n]{1,80} ", " [^"\\\n]{1,80} "\""'
+_COUNTRY = re.compile(r"\bcountry\b", re.IGNORECASE)
+_PLACE_START = r'"\"" [^",\\\n]{1,80} ", "'
+_PLACE_RULE = rf'{_PLACE_START} [^"\\\n]{{1,80}} "\""'
+_CODE_RULE = rf'{_PLACE_START} [A-Z] [A-Z] "\""'
+"""For descriptions with an example such as "New York, NY" that do not mention a country."""
 _FIELD = r"(?:y{4}|m{2}|d{2}|h{2}|s{2})"
 _DATE = re.compile(
     rf"(?<![a-z]){_FIELD}(?:[-/.:]{_FIELD}|[t ]h{{2}}){{1,5}}z?(?![-/.:]?[a-z])", re.IGNORECASE
@@ -28,8 +32,12 @@ def form_rule(description: str) -> str | None:
     if form is not None:
         forms = {form: None, _ISO_FORM: None} if _is_day(form) else {form: None}
         return " | ".join(map(_date_rule, forms))
+    if _DATE.search(description):
+        return None
+    if _PLACE_EXAMPLE.search(description) and not _COUNTRY.search(description):
+        return _CODE_RULE
     is_place = _PLACE.search(description) or _PLACE_EXAMPLE.search(description)
-    return _PLACE_RULE if is_place and not _DATE.search(description) else None
+    return _PLACE_RULE if is_place else None
 
 
 def in_form(text: str, description: str) -> str:

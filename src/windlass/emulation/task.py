@@ -95,11 +95,12 @@ class Task:
         return " ".join((*(each.text for each in self.request.messages), self.question))
 
     def explains(self, step: ProgramStep, name: str, value: object) -> bool:
-        """Whether an optional argument comes from the conversation, or is a value that the
-        parameter's description names. A small model fills in all parameters that it sees.
+        """Whether an optional argument comes from the conversation. A small model fills in all
+        parameters that it sees.
 
         A flag or a value of an enum may come from the comment of the call: the model says there
-        what the request means. It must be certain of a value that is not in it.
+        what the request means. A value that only the enum or the description names may translate
+        a word of the request, so the model must be certain of it.
         """
         schema = step.function.schema(name)
         if value == schema.get("default"):
@@ -107,10 +108,11 @@ class Task:
         said = f"{self.said} {step.purpose}"
         if isinstance(value, bool):
             return bool(shared_words(words_of(name), said))
+        certain = step.doubts.get(name, 0.0) < _DOUBT
         if isinstance(value, str) and schema.get("enum"):
-            return bool(shared_words(value, said)) or step.doubts.get(name, 0.0) < _DOUBT
+            return certain or bool(shared_words(value, said))
         described = str(schema.get("description") or "").lower()
-        named = isinstance(value, str) and value.lower() in described
+        named = certain and isinstance(value, str) and value.lower() in described
         return self.request_numbers.explain(value) and (named or not is_made_up(value, self.said))
 
     def without_inventions(self, program: Program) -> Program:
