@@ -30,7 +30,9 @@ WITH_CODE = r'"\"" [^",\\\n]{1,80} ", " [A-Z] [A-Z] "\""'
         ("The city and country, such as 'Rome, Italy'.", TWO_PARTS),
         ("The city to start from, such as 'New York, NY'.", WITH_CODE),
         ("'City, State', such as 'New York, NY' or 'Austin, TX'.", WITH_CODE),
+        ("'City, State' or 'City, Country', such as 'Reno, NV' or 'Paris, FR'.", WITH_CODE),
         ("'City, State' or 'City, Country', such as 'New York, NY'.", TWO_PARTS),
+        ("'City, State', such as 'New York, NY' or 'Paris, France'.", TWO_PARTS),
     ],
 )
 def test_a_description_asks_for_this_form(description: str, rule: str) -> None:

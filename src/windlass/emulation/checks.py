@@ -80,7 +80,7 @@ _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 _LOOP = re.compile(r"(?=.*\D)(.{4,30}?)\1{7}$")
 """The end of a text that would go on until the token limit."""
 _NO_WORDS = re.compile(r"[^a-zA-Z]*\d[^a-zA-Z]*")
-_LIKELY = 0.25
+_LIKELY = 0.4
 """How likely it must be that a request asks for a call."""
 _MAX_NO_CALL = 0.6
 """How likely `none` may be, if the model is asked for a program without it."""

@@ -7,12 +7,12 @@ has no more. If the grammar wants the rest, the model knows it.
 import re
 
 _PLACE = re.compile(r"\bcity(?:,| and)(?: the)? (?:state|country)\b(?!,? or\b)", re.IGNORECASE)
-_PLACE_EXAMPLE = re.compile(r"['\"(][A-Z][A-Za-z. ]+, [A-Z]{2}\b")
+_PLACE_EXAMPLE = re.compile(r"['\"(][A-Z][A-Za-z. ]+, (?!State|Country)([A-Z][A-Za-z. ]+)['\")]")
 _COUNTRY = re.compile(r"\bcountry\b", re.IGNORECASE)
 _PLACE_START = r'"\"" [^",\\\n]{1,80} ", "'
 _PLACE_RULE = rf'{_PLACE_START} [^"\\\n]{{1,80}} "\""'
 _CODE_RULE = rf'{_PLACE_START} [A-Z] [A-Z] "\""'
-"""For descriptions with an example such as "New York, NY" that do not mention a country."""
+"""For descriptions with examples such as "New York, NY" and none such as "Paris, France"."""
 _FIELD = r"(?:y{4}|m{2}|d{2}|h{2}|s{2})"
 _DATE = re.compile(
     rf"(?<![a-z]){_FIELD}(?:[-/.:]{_FIELD}|[t ]h{{2}}){{1,5}}z?(?![-/.:]?[a-z])", re.IGNORECASE
@@ -32,12 +32,12 @@ def form_rule(description: str) -> str | None:
     if form is not None:
         forms = {form: None, _ISO_FORM: None} if _is_day(form) else {form: None}
         return " | ".join(map(_date_rule, forms))
-    if _DATE.search(description):
+    examples = _PLACE_EXAMPLE.findall(description)
+    has_codes = any(map(_is_code, examples))
+    if _DATE.search(description) or not (has_codes or _PLACE.search(description)):
         return None
-    if _PLACE_EXAMPLE.search(description) and not _COUNTRY.search(description):
-        return _CODE_RULE
-    is_place = _PLACE.search(description) or _PLACE_EXAMPLE.search(description)
-    return _PLACE_RULE if is_place else None
+    is_clear = len(examples) > 1 or not _COUNTRY.search(description)
+    return _CODE_RULE if has_codes and is_clear and all(map(_is_code, examples)) else _PLACE_RULE
 
 
 def in_form(text: str, description: str) -> str:
@@ -53,6 +53,10 @@ def _date_form(description: str) -> str | None:
     """The only form of a date or time that the description names, such as YYYY-MM-DD."""
     forms = {found[0].upper() for found in _DATE.finditer(description)}
     return forms.pop() if len(forms) == 1 else None
+
+
+def _is_code(text: str) -> bool:
+    return len(text) == 2 and text.isupper()
 
 
 def _is_day(form: str) -> bool:
