@@ -50,6 +50,7 @@ from windlass.emulation.task import (
     Task,
     call_key,
     given_arguments,
+    is_in_unit,
     last_question,
 )
 from windlass.emulation.values import in_asked_form, named_choices
@@ -220,7 +221,7 @@ class CheckedModel:
         if not calls and (unit := task.missing_unit()):
             call, usage = await self._missing_step(task, program, values, f"that in {unit}")
             spent += usage
-            if call is not None and unit.removesuffix("s") in call.json and task.may_make(call):
+            if call is not None and is_in_unit(call, unit) and task.may_make(call):
                 calls.append(call)
         if calls:
             for event in _turn(task, calls, spent):
@@ -358,8 +359,8 @@ class CheckedModel:
     ) -> tuple[FunctionCall | None, Usage]:
         """A call that no step of the program has, but that the request needs.
 
-        It calculates with a result, or has a value of the request that no call has: the model has
-        to write some call. `purpose` is the comment of the call.
+        It calculates with a result, or has a value of the request that no call has and fits the
+        request: the model has to write some call. `purpose` is the comment of the call.
         """
         called = {each.call.name for each in task.made()}
         others = [each for each in task.functions if each.tool.name not in called]
@@ -369,8 +370,12 @@ class CheckedModel:
         call = None if step is None else _certain(task, step, values)
         if step is None or call is None:
             return None, spent
-        fits = _calculates(call) if _uses(step, values) else task.has_new_value(step, program.steps)
-        return call if fits else None, spent
+        if _uses(step, values):
+            return call if _calculates(call) else None, spent
+        if not task.has_new_value(step, program.steps):
+            return None, spent
+        fit, usage = await self._fit(task, step.function.tool)
+        return call if fit >= _LIKELY else None, spent + usage
 
     async def _wanted(self, task: Task, program: Program, no_call: float) -> tuple[bool, Usage]:
         """Whether the request asks for what the first function of the program does.

@@ -26,7 +26,10 @@ from windlass.jsontext import compact_json
 from windlass.model import ModelRequest
 
 _AFTER_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
-_WANTED_UNIT = re.compile(r"\bin (?:degrees )?([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE)
+_WANTED_UNIT = re.compile(
+    r"\bin (?:degrees )?([a-z]+(?:/[a-z]+| (?:per|an) [a-z]+)?)\b", re.IGNORECASE
+)
+_SHORT_UNIT = re.compile(r"(?<![a-z])[a-z]{1,2}/?[a-z]?(?![a-z/])")
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|(?<=://)[^\s\"'/?#]+")
 """An e-mail address, or the host of a URL."""
 _REFERS = re.compile(r"\b(it|that|them|these|this|those)\b", re.IGNORECASE)
@@ -118,23 +121,20 @@ class Task:
     def without_inventions(self, program: Program) -> Program:
         """The program without calls that the request cannot ask for.
 
-        These are calls with a made-up address, and further ones that add nothing or have another
-        made-up text or number that is required. The program ends at a call whose comment has no
-        word of the conversation, and where its end was likely, unless the next call has a value of
-        the request that no call before it has.
+        These are calls with a made-up address, and further ones that repeat another call or have a
+        made-up text or number that is required. The program ends where its end was likely, unless
+        the next call has a value of the request that no call before it has.
         """
         kept: list[ProgramStep] = []
         for step in program.steps:
-            if kept and is_made_up(step.purpose, f"{self.asked.earlier} {self.question}"):
-                break
             if kept and step.end >= _END_LIKELY and not self.has_new_value(step, kept):
                 break
-            doubtful = (
-                self.has_made_up(step)
+            is_doubtful = (
+                any(_is_same(step, each) for each in kept)
+                or self.has_made_up(step)
                 or self.has_unknown_number(step)
-                or not self._adds(step, kept)
             )
-            if self.has_addresses(step.line) and not (kept and doubtful):
+            if self.has_addresses(step.line) and not (kept and is_doubtful):
                 kept.append(step)
         return Program(kept)
 
@@ -160,26 +160,10 @@ class Task:
         """Whether the step has a value of the conversation that no other step has."""
         return bool(self._values(step).difference(*map(self._values, others)))
 
-    def _adds(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
-        """Whether a further call uses a result, or has something of the request that another call
-        has not: in its values, or in its comment and the function's name.
-
-        A model that knows two shops asks both, although the request names one.
-        """
-        values, words = self._values(step), self._words(step)
-        return bool(step.needs) or not any(
-            _is_same(step, each) or (values <= self._values(each) and words <= self._words(each))
-            for each in others
-        )
-
     def _values(self, step: ProgramStep) -> set[str]:
         """The values of a step that the conversation contains, and their words."""
         said, values = self.said.lower(), {each.lower() for each in step.literals}
         return shared_words(" ".join(values), said) | {each for each in values if each in said}
-
-    def _words(self, step: ProgramStep) -> set[str]:
-        """The words of the conversation that say what a step is for."""
-        return shared_words(f"{step.purpose} {words_of(step.function.tool.name)}", self.said)
 
     def has_made_up(self, step: ProgramStep) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
@@ -228,7 +212,7 @@ class Task:
         last = self._named_field(self.question, made[-1].answer)
         has = compact_json([(each.call.json, each.output) for each in made]).lower()
         wanted = (found[1].lower() for found in _WANTED_UNIT.finditer(self.question))
-        missing = (each for each in wanted if each.removesuffix("s") not in has)
+        missing = (each for each in wanted if not _names_unit(has, each))
         return next(missing, None) if number_in(last) is not None else None
 
     def may_make(self, call: FunctionCall, others: Sequence[FunctionCall] = ()) -> bool:
@@ -252,6 +236,26 @@ def given_arguments(step: ProgramStep) -> dict[str, Any]:
         for name, value in arguments.items()
         if value != step.function.schema(name).get("default")
     }
+
+
+def is_in_unit(call: FunctionCall, unit: str) -> bool:
+    """Whether an argument of the call is the unit."""
+    given = call.arguments
+    values = () if isinstance(given, str) else given.values()
+    return any(isinstance(each, str) and _names_unit(each.lower(), unit) for each in values)
+
+
+def _names_unit(text: str, unit: str) -> bool:
+    """Whether the text has the unit or a short form, such as `m/s` for "metres per second"."""
+    return unit.removesuffix("s") in text or any(
+        _is_short_for(each, unit) for each in _SHORT_UNIT.findall(text)
+    )
+
+
+def _is_short_for(short: str, unit: str) -> bool:
+    """Whether both begin with the same letter, and the unit has all letters in their order."""
+    letters = iter(unit)
+    return short[0] == unit[0] and all(each in letters for each in short if each.isalpha())
 
 
 def _is_same(step: ProgramStep, other: ProgramStep) -> bool:
