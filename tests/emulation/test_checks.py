@@ -421,6 +421,13 @@ async def test_a_call_that_only_adds_a_default_is_not_made_twice() -> None:
     assert made_by(events) == [("find_hotels", {"city": "Rome"})]
 
 
+async def test_a_result_may_be_used_twice_by_a_function() -> None:
+    two = 'a = convert(value=paris, to="kelvin")\nb = convert(value=paris / 3, to="kelvin")'
+    model, _ = small(f"{PARIS}\n{two}\ndone")
+    request = after_result("How warm is Paris in kelvin, and a third of that?", {"celsius": 9})
+    assert len(calls_of(await events_of(model, request))) == 2
+
+
 async def test_a_further_call_counts_if_its_arguments_are_others() -> None:
     first = 'a = find_hotels(city="Rome", currency="euros")'
     for line, count in (
@@ -611,6 +618,16 @@ async def test_a_result_in_another_unit_than_asked_for_is_converted(
     assert len(calls_of(await events_of(model, request))) == calls
 
 
+async def test_a_unit_may_have_its_short_name() -> None:
+    for unit, count in (("m/s", 1), ("mph", 0)):
+        call = f'x = convert(value=paris["wind"], to="{unit}")'
+        model, _ = small(PARIS, call, "The wind has 9.")
+        request = after_result(
+            "How strong is the wind in Paris, in metres per second?", {"wind": 9}
+        )
+        assert len(calls_of(await events_of(model, request))) == count
+
+
 async def test_a_comment_in_other_words_than_the_request_does_not_end_a_program() -> None:
     program = f'# Paris\n{PARIS}\n# the difference\nx = convert(value=9, to="metres")\ndone'
     model, _ = small(program, "Yes")
@@ -678,6 +695,8 @@ async def test_a_likely_end_does_not_drop_a_step_with_a_new_value_of_the_request
     ("prompt", "output", "answer"),
     [
         ("How strong is the wind in Paris, in m/s?", {"wind": 9, "unit": "m/s"}, "It has 9 m/s."),
+        ("Wind in Paris in metres per second?", {"wind": 9, "unit": "m/s"}, "It has 9 m/s."),
+        ("Wind in Paris in km per hour?", {"wind_kmh": 9}, "It has 9 km/h."),
         ("How strong is the wind in Paris?", {"wind_kmh": 9}, "The wind has 9 km/h."),
         ("How many people live in Paris?", {"people": 9}, "There are 9 people in Paris."),
     ],
@@ -773,6 +792,13 @@ async def test_a_failed_call_is_not_made_again_as_it_was() -> None:
     events = await events_of(model, after_error("Weather in Pariss?"))
     assert calls_of(events) == []
     assert text_of(events) == "I do not know that city."
+
+
+async def test_after_an_error_another_call_may_not_have_a_made_up_text() -> None:
+    for unit, count in (("stones", 0), ("metres", 1)):
+        model, _ = small(written("convert", f'{{"value":9,"to":"{unit}"}}'), "I cannot do that.")
+        events = await events_of(model, after_error("Weather in Pariss, and 9 miles in metres?"))
+        assert len(calls_of(events)) == count
 
 
 async def test_after_an_error_the_model_may_answer_in_words() -> None:

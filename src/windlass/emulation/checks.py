@@ -237,7 +237,10 @@ class CheckedModel:
                 yield event
 
     async def _after_error(self, task: Task) -> AsyncGenerator[ModelEvent, None]:
-        """The model may put a failed call right, but not make it again as it was."""
+        """The model may put a failed call right, but not make it again as it was.
+
+        Another call may not have a made-up text.
+        """
         held: list[ModelEvent] = []
         spent = Usage()
         async with self._emulated.stream(task.request) as events:
@@ -249,8 +252,12 @@ class CheckedModel:
                 else:
                     yield event
         calls = [event.call for event in held if isinstance(event, ToolCallEnded)]
-        made = task.already()
-        new = {call_key(call): call for call in calls if call_key(call) not in made}
+        made, failed = task.already(), task.failed()
+        new = {
+            call_key(call): call
+            for call in calls
+            if call_key(call) not in made and (call.name in failed or not task.is_invented(call))
+        }
         if new:
             for event in _turn(task, list(new.values()), spent):
                 yield event

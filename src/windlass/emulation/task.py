@@ -1,7 +1,7 @@
 """`Task`: a request to a small model, and what it says about the calls of a program. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from windlass.emulation.numbers import Numbers
 from windlass.emulation.planning import Asked
 from windlass.emulation.program import (
     Made,
+    OfferedFunction,
     Program,
     ProgramStep,
     Unresolved,
@@ -83,6 +84,11 @@ class Task:
                 if each.id in calls and each.error is None
             ]
         return made
+
+    def failed(self) -> set[str]:
+        """The functions whose last results are errors."""
+        last = self.request.messages[-1]
+        return {each.name for each in last.responses if each.error is not None}
 
     def final_numbers(self) -> Numbers | None:
         """The numbers of the last result of a chain, one of which the answer must have."""
@@ -172,10 +178,20 @@ class Task:
             arguments = {} if step.needs else step.call_arguments({})
         except Unresolved:
             return False
+        return self._invents(step.function, arguments)
+
+    def is_invented(self, call: FunctionCall) -> bool:
+        """Whether a required text of the call is in no message."""
+        given = call.arguments
+        return not isinstance(given, str) and any(
+            self._invents(each, given) for each in self.functions if each.tool.name == call.name
+        )
+
+    def _invents(self, function: OfferedFunction, arguments: Mapping[str, Any]) -> bool:
         return any(
-            self._makes_up(step.function.schema(name), value)
+            self._makes_up(function.schema(name), value)
             for name, value in arguments.items()
-            if name in step.function.required
+            if name in function.required
         )
 
     def has_unknown_number(self, step: ProgramStep) -> bool:
@@ -260,8 +276,9 @@ def _is_short_for(short: str, unit: str) -> bool:
 
 def _is_same(step: ProgramStep, other: ProgramStep) -> bool:
     """Whether both are the same call, perhaps with a parameter's default in one of them."""
-    given = given_arguments(step)
-    return step.function is other.function and given == given_arguments(other)
+    if step.needs or other.needs:
+        return False
+    return step.function is other.function and given_arguments(step) == given_arguments(other)
 
 
 def last_question(request: ModelRequest) -> str:
