@@ -628,6 +628,19 @@ async def test_a_unit_may_have_its_short_name() -> None:
         assert len(calls_of(await events_of(model, request))) == count
 
 
+async def test_a_program_ends_at_a_doubtful_call_whose_comment_is_not_about_the_request() -> None:
+    for purpose, end, calls in (
+        ("shopping list", 0.3, 1),
+        ("shopping list", 0.01, 2),
+        ("9 metres", 0.3, 2),
+    ):
+        program = f'{PARIS}\n# {purpose}\nx = convert(value=9, to="metres")\ndone'
+        inner = ScoredModel([program, "Yes"], [{"par": 0.9}, {"done": end, "#": 0.4}])
+        request = question("Weather in Paris, and 9 miles in metres?")
+        events = await events_of(emulated_by_profile(inner), request)
+        assert len(calls_of(events)) == calls
+
+
 async def test_a_comment_in_other_words_than_the_request_does_not_end_a_program() -> None:
     program = f'# Paris\n{PARIS}\n# the difference\nx = convert(value=9, to="metres")\ndone'
     model, _ = small(program, "Yes")

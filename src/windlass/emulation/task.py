@@ -129,11 +129,12 @@ class Task:
 
         These are calls with a made-up address, and further ones that repeat another call or have a
         made-up text or number that is required. The program ends where its end was likely, unless
-        the next call has a value of the request that no call before it has.
+        the next call has a value of the request that no call before it has, and a comment with a
+        word of the request.
         """
         kept: list[ProgramStep] = []
         for step in program.steps:
-            if kept and step.end >= _END_LIKELY and not self.has_new_value(step, kept):
+            if kept and step.end >= _END_LIKELY and not self._is_asked_for(step, kept):
                 break
             is_doubtful = (
                 any(_is_same(step, each) for each in kept)
@@ -143,6 +144,10 @@ class Task:
             if self.has_addresses(step.line) and not (kept and is_doubtful):
                 kept.append(step)
         return Program(kept)
+
+    def _is_asked_for(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
+        about = not is_made_up(step.purpose, f"{self.asked.earlier} {self.question}")
+        return about and self.has_new_value(step, others)
 
     def named_fields(self, step: ProgramStep, values: dict[str, Any]) -> dict[str, Any]:
         """The values, with only the field of a result that the step's comment or the request
