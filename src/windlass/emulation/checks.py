@@ -50,9 +50,9 @@ from windlass.emulation.task import (
     Task,
     call_key,
     given_arguments,
-    is_in_unit,
     last_question,
 )
+from windlass.emulation.units import is_in_unit
 from windlass.emulation.values import in_asked_form, named_choices
 from windlass.errors import ModelError
 from windlass.events import (

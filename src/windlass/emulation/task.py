@@ -23,14 +23,11 @@ from windlass.emulation.program import (
 )
 from windlass.emulation.prompt import quoted
 from windlass.emulation.relevance import is_made_up, shared_words, words_of
+from windlass.emulation.units import names_unit, wanted_units
 from windlass.jsontext import compact_json
 from windlass.model import ModelRequest
 
 _AFTER_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
-_WANTED_UNIT = re.compile(
-    r"\bin (?:degrees )?([a-z]+(?:/[a-z]+| (?:per|an) [a-z]+)?)\b", re.IGNORECASE
-)
-_SHORT_UNIT = re.compile(r"(?<![a-z])[a-z]{1,2}/?[a-z]?(?![a-z/])")
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|(?<=://)[^\s\"'/?#]+")
 """An e-mail address, or the host of a URL."""
 _REFERS = re.compile(r"\b(it|that|them|these|this|those)\b", re.IGNORECASE)
@@ -232,8 +229,7 @@ class Task:
             return None
         last = self._named_field(self.question, made[-1].answer)
         has = compact_json([(each.call.json, each.output) for each in made]).lower()
-        wanted = (found[1].lower() for found in _WANTED_UNIT.finditer(self.question))
-        missing = (each for each in wanted if not _names_unit(has, each))
+        missing = (each for each in wanted_units(self.question) if not names_unit(has, each))
         return next(missing, None) if number_in(last) is not None else None
 
     def may_make(self, call: FunctionCall, others: Sequence[FunctionCall] = ()) -> bool:
@@ -257,26 +253,6 @@ def given_arguments(step: ProgramStep) -> dict[str, Any]:
         for name, value in arguments.items()
         if value != step.function.schema(name).get("default")
     }
-
-
-def is_in_unit(call: FunctionCall, unit: str) -> bool:
-    """Whether an argument of the call is the unit."""
-    given = call.arguments
-    values = () if isinstance(given, str) else given.values()
-    return any(isinstance(each, str) and _names_unit(each.lower(), unit) for each in values)
-
-
-def _names_unit(text: str, unit: str) -> bool:
-    """Whether the text has the unit or a short form, such as `m/s` for "metres per second"."""
-    return unit.removesuffix("s") in text or any(
-        _is_short_for(each, unit) for each in _SHORT_UNIT.findall(text)
-    )
-
-
-def _is_short_for(short: str, unit: str) -> bool:
-    """Whether both begin with the same letter, and the unit has all letters in their order."""
-    letters = iter(unit)
-    return short[0] == unit[0] and all(each in letters for each in short if each.isalpha())
 
 
 def _is_same(step: ProgramStep, other: ProgramStep) -> bool:
