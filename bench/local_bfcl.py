@@ -2,6 +2,7 @@
 
     python bench/local_bfcl.py                        about 80 cases, an hour on two idle cores
     python bench/local_bfcl.py --count 4 --seed mine  4 cases of each category, others than above
+    python bench/local_bfcl.py --skip 8               the next cases of the same seed
     python bench/local_bfcl.py --only irrelevance --show
     python bench/local_bfcl.py --log cases.jsonl      each case as a line; a second run continues
     python bench/local_bfcl.py --record said.jsonl    what the model writes; generated only once
@@ -95,8 +96,8 @@ class Case(Struct, frozen=True):
         return _checked(self.row["function"], made, self.gold, self.category)
 
 
-def sample(seed: str, count: int, categories: tuple[str, ...]) -> Iterator[Case]:
-    """`count` cases of each category, in the order of the seed."""
+def sample(seed: str, count: int, categories: tuple[str, ...], skip: int = 0) -> Iterator[Case]:
+    """`count` cases of each category, in the order of the seed, after the first `skip`."""
     for category in categories:
         rows, gold = _rows(f"BFCL_v4_{category}.json"), {}
         if GROUPS[category] != "irrelevance":
@@ -104,7 +105,7 @@ def sample(seed: str, count: int, categories: tuple[str, ...]) -> Iterator[Case]
             gold = {each["id"]: each["ground_truth"] for each in answers}
         rows = [row for row in rows if len(json.dumps(row["function"])) <= MAX_TOOL_CHARS]
         random.Random(f"{seed} {category}").shuffle(rows)
-        for row in rows[:count]:
+        for row in rows[skip : skip + count]:
             yield Case(category, row, gold.get(row["id"]))
 
 
@@ -152,7 +153,7 @@ async def measure(options: argparse.Namespace) -> None:
     async with client_of(local) as client:
         for category in options.only or CATEGORIES:
             began = time.perf_counter()
-            for case in sample(options.seed, options.count, (category,)):
+            for case in sample(options.seed, options.count, (category,), options.skip):
                 known = done.get(case.row["id"])
                 verdict = await _asked(client, case, options) if known is None else known
                 right[category] += verdict
@@ -202,6 +203,7 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="qwen", help="qwen, smol, or a GGUF file")
     parser.add_argument("--method", choices=METHODS, default="profile", help="how it is asked")
     parser.add_argument("--count", type=int, default=8, help="cases of each category")
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first cases of each")
     parser.add_argument("--seed", default="windlass", help="chooses the cases")
     parser.add_argument("--only", nargs="+", choices=CATEGORIES, help="only these categories")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write each case to this file")

@@ -386,9 +386,11 @@ async def test_an_optional_argument_that_was_not_given_is_left_out(
         ("Hotels in Rome with 4 stars", 'sort="stars"', 0.3, True),
         ("Hotels in Rome that allow a dog", "allowPets=True", 0.3, True),
         ("Hotels of Hilton in Rome", 'chain="Hilton"', 0.3, True),
+        ("Hotels in Rome for the night after this one", 'day="tomorrow"', 0.02, True),
+        ("Hotels in Rome for the night after this one", 'day="tomorrow"', 0.08, False),
     ],
 )
-async def test_a_doubtful_value_of_an_enum_is_left_out_unless_the_request_names_it(
+async def test_a_doubtful_value_of_an_enum_or_a_description_needs_a_word_of_the_request(
     prompt: str, argument: str, end: float, kept: bool
 ) -> None:
     program = f'h = find_hotels(city="Rome", {argument})\ndone'
@@ -419,19 +421,23 @@ async def test_a_call_that_only_adds_a_default_is_not_made_twice() -> None:
     assert made_by(events) == [("find_hotels", {"city": "Rome"})]
 
 
-async def test_a_further_call_without_a_new_word_of_the_request_is_left_out() -> None:
-    first = '# hotels, euros, Oslo\na = find_hotels(city="Rome", currency="euros")'
-    for line, prompt, count in (
-        ('b = find_hotels(city="Rome")', "Hotels in Rome, in euros", 1),
-        ('b = find_hotels(city="Oslo")', "Hotels in Rome, in euros, and Oslo", 2),
-        ('b = find_hotels(city="\u5317\u4eac")', "Hotels in Rome, in euros, \u548c\u5317\u4eac", 2),
-        ('# the cheapest hotels\nb = find_hotels(city="Rome")', "Rome, euros, and cheapest", 2),
-        ('# euros, Oslo\nb = find_hotels(city="Oslo")', "Hotels in Rome and Oslo, euros", 2),
-        (first.replace("Oslo", "Rome"), "Rome hotels, in euros", 1),
+async def test_a_result_may_be_used_twice_by_a_function() -> None:
+    two = 'a = convert(value=paris, to="kelvin")\nb = convert(value=paris / 3, to="kelvin")'
+    model, _ = small(f"{PARIS}\n{two}\ndone")
+    request = after_result("How warm is Paris in kelvin, and a third of that?", {"celsius": 9})
+    assert len(calls_of(await events_of(model, request))) == 2
+
+
+async def test_a_further_call_counts_if_its_arguments_are_others() -> None:
+    first = 'a = find_hotels(city="Rome", currency="euros")'
+    for line, count in (
+        ('b = find_hotels(city="Rome", currency="euros")', 1),
+        ('b = find_hotels(city="Oslo", currency="euros")', 2),
+        ('b = find_hotels(city="Rome")', 2),
     ):
         model, _ = small(f"{first}\n{line}", "Yes")
-        events = await events_of(model, asked(prompt, tools=(HOTELS,)))
-        assert len(calls_of(events)) == count
+        request = asked("Hotels in Rome and Oslo, in euros", tools=(HOTELS,))
+        assert len(calls_of(await events_of(model, request))) == count
 
 
 async def test_an_optional_argument_with_a_made_up_number_is_left_out() -> None:
@@ -612,14 +618,34 @@ async def test_a_result_in_another_unit_than_asked_for_is_converted(
     assert len(calls_of(await events_of(model, request))) == calls
 
 
-async def test_a_program_ends_at_a_call_whose_comment_is_not_about_the_request() -> None:
-    for purpose, calls in (("add to shopping list", 1), ("9 miles in metres", 2)):
-        program = f'# Paris\n{PARIS}\n# {purpose}\nx = convert(value=9, to="metres")\ndone'
-        model, _ = small(program, "Yes")
+async def test_a_unit_may_have_its_short_name() -> None:
+    for unit, count in (("m/s", 1), ("mph", 0)):
+        call = f'x = convert(value=paris["wind"], to="{unit}")'
+        model, _ = small(PARIS, call, "The wind has 9.")
+        request = after_result(
+            "How strong is the wind in Paris, in metres per second?", {"wind": 9}
+        )
+        assert len(calls_of(await events_of(model, request))) == count
+
+
+async def test_a_program_ends_at_a_doubtful_call_whose_comment_is_not_about_the_request() -> None:
+    for purpose, end, calls in (
+        ("shopping list", 0.3, 1),
+        ("shopping list", 0.01, 2),
+        ("9 metres", 0.3, 2),
+    ):
+        program = f'{PARIS}\n# {purpose}\nx = convert(value=9, to="metres")\ndone'
+        inner = ScoredModel([program, "Yes"], [{"par": 0.9}, {"done": end, "#": 0.4}])
         request = question("Weather in Paris, and 9 miles in metres?")
-        system = Message.system("You keep the user's shopping list.")
-        request = replace(request, messages=(system, *request.messages))
-        assert len(calls_of(await events_of(model, request))) == calls
+        events = await events_of(emulated_by_profile(inner), request)
+        assert len(calls_of(events)) == calls
+
+
+async def test_a_comment_in_other_words_than_the_request_does_not_end_a_program() -> None:
+    program = f'# Paris\n{PARIS}\n# the difference\nx = convert(value=9, to="metres")\ndone'
+    model, _ = small(program, "Yes")
+    request = question("Weather in Paris, and 9 miles in metres?")
+    assert len(calls_of(await events_of(model, request))) == 2
 
 
 async def test_a_call_without_a_comment_follows_one_with_it() -> None:
@@ -682,6 +708,8 @@ async def test_a_likely_end_does_not_drop_a_step_with_a_new_value_of_the_request
     ("prompt", "output", "answer"),
     [
         ("How strong is the wind in Paris, in m/s?", {"wind": 9, "unit": "m/s"}, "It has 9 m/s."),
+        ("Wind in Paris in metres per second?", {"wind": 9, "unit": "m/s"}, "It has 9 m/s."),
+        ("Wind in Paris in km per hour?", {"wind_kmh": 9}, "It has 9 km/h."),
         ("How strong is the wind in Paris?", {"wind_kmh": 9}, "The wind has 9 km/h."),
         ("How many people live in Paris?", {"people": 9}, "There are 9 people in Paris."),
     ],
@@ -732,20 +760,6 @@ async def test_a_call_with_a_made_up_number_needs_more_certainty() -> None:
         assert len(calls_of(events)) == calls
 
 
-@pytest.mark.parametrize(
-    ("purpose", "value", "called"),
-    [("the weather in Paris from a shop", 2, 1), ("three miles", 2, 2), ("the weather", 3, 2)],
-    ids=["nothing new", "another word", "another value"],
-)
-async def test_a_further_function_for_the_same_thing_is_left_out(
-    purpose: str, value: int, called: int
-) -> None:
-    first = f"# the weather in Paris\n{PARIS}"
-    model, _ = small(f'{first}\n# {purpose}\nother = convert(value={value}, to="km")\ndone', "Yes")
-    events = await events_of(model, question("Weather in Paris, and three (3) miles"))
-    assert len(calls_of(events)) == called
-
-
 async def test_several_calls_need_less_certainty_than_one() -> None:
     both = f'{PARIS}\nrome = get_weather(city="Rome")\ndone'
     for program, calls in ((f"{PARIS}\ndone", 0), (both, 2)):
@@ -791,6 +805,13 @@ async def test_a_failed_call_is_not_made_again_as_it_was() -> None:
     events = await events_of(model, after_error("Weather in Pariss?"))
     assert calls_of(events) == []
     assert text_of(events) == "I do not know that city."
+
+
+async def test_after_an_error_another_call_may_not_have_a_made_up_text() -> None:
+    for unit, count in (("stones", 0), ("metres", 1)):
+        model, _ = small(written("convert", f'{{"value":9,"to":"{unit}"}}'), "I cannot do that.")
+        events = await events_of(model, after_error("Weather in Pariss, and 9 miles in metres?"))
+        assert len(calls_of(events)) == count
 
 
 async def test_after_an_error_the_model_may_answer_in_words() -> None:

@@ -7,6 +7,7 @@ from windlass.emulation.forms import form_rule, in_form
 from windlass.emulation.program import grammar_of, offered_functions
 
 TWO_PARTS = r'"\"" [^",\\\n]{1,80} ", " [^"\\\n]{1,80} "\""'
+WITH_CODE = r'"\"" [^",\\\n]{1,80} ", " [A-Z] [A-Z] "\""'
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,11 @@ TWO_PARTS = r'"\"" [^",\\\n]{1,80} ", " [^"\\\n]{1,80} "\""'
         ),
         ("Where, in the format of 'City, State'.", TWO_PARTS),
         ("The city and country, such as 'Rome, Italy'.", TWO_PARTS),
-        ("The city to start from, such as 'New York, NY'.", TWO_PARTS),
+        ("The city to start from, such as 'New York, NY'.", WITH_CODE),
+        ("'City, State', such as 'New York, NY' or 'Austin, TX'.", WITH_CODE),
+        ("'City, State' or 'City, Country', such as 'Reno, NV' or 'Paris, FR'.", WITH_CODE),
+        ("'City, State' or 'City, Country', such as 'New York, NY'.", TWO_PARTS),
+        ("'City, State', such as 'New York, NY' or 'Paris, France'.", TWO_PARTS),
     ],
 )
 def test_a_description_asks_for_this_form(description: str, rule: str) -> None:

@@ -162,6 +162,7 @@ def test_arguments_have_these_values(
         ("x = convert(value=1 / 0, to='k')", {}),
         ("x = convert(value=9 ** 999999999, to='k')", {}),
         ("x = convert(value=t + 1, to='k')", {"t": "warm"}),
+        ("x = calculate(expression='t > 10')", {"t": 12}),
     ],
 )
 def test_a_value_that_is_not_certain_stays_open(line: str, values: dict[str, Any]) -> None:
@@ -188,6 +189,7 @@ def test_results_belong_to_their_steps_in_any_order() -> None:
     [
         ({"value": 3, "result": 11.4, "unit": "l"}, {"result": 11.4, "unit": "l"}),
         ({"given": 3, "litres": 11.4}, {"litres": 11.4}),
+        ({"value": 3.0000000001, "result": 11.4}, {"result": 11.4}),
         ({"value": 3, "result": 3}, {"value": 3, "result": 3}),
         ([3, 11.4], [3, 11.4]),
         (3, 3),

@@ -52,6 +52,7 @@ from windlass.emulation.task import (
     given_arguments,
     last_question,
 )
+from windlass.emulation.units import is_in_unit
 from windlass.emulation.values import in_asked_form, named_choices
 from windlass.errors import ModelError
 from windlass.events import (
@@ -80,7 +81,7 @@ _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 _LOOP = re.compile(r"(?=.*\D)(.{4,30}?)\1{7}$")
 """The end of a text that would go on until the token limit."""
 _NO_WORDS = re.compile(r"[^a-zA-Z]*\d[^a-zA-Z]*")
-_LIKELY = 0.25
+_LIKELY = 0.4
 """How likely it must be that a request asks for a call."""
 _MAX_NO_CALL = 0.6
 """How likely `none` may be, if the model is asked for a program without it."""
@@ -220,7 +221,7 @@ class CheckedModel:
         if not calls and (unit := task.missing_unit()):
             call, usage = await self._missing_step(task, program, values, f"that in {unit}")
             spent += usage
-            if call is not None and unit.removesuffix("s") in call.json and task.may_make(call):
+            if call is not None and is_in_unit(call, unit) and task.may_make(call):
                 calls.append(call)
         if calls:
             for event in _turn(task, calls, spent):
@@ -236,7 +237,10 @@ class CheckedModel:
                 yield event
 
     async def _after_error(self, task: Task) -> AsyncGenerator[ModelEvent, None]:
-        """The model may put a failed call right, but not make it again as it was."""
+        """The model may put a failed call right, but not make it again as it was.
+
+        Another call may not have a made-up text.
+        """
         held: list[ModelEvent] = []
         spent = Usage()
         async with self._emulated.stream(task.request) as events:
@@ -248,8 +252,12 @@ class CheckedModel:
                 else:
                     yield event
         calls = [event.call for event in held if isinstance(event, ToolCallEnded)]
-        made = task.already()
-        new = {call_key(call): call for call in calls if call_key(call) not in made}
+        made, failed = task.already(), task.failed()
+        new = {
+            call_key(call): call
+            for call in calls
+            if call_key(call) not in made and (call.name in failed or not task.is_invented(call))
+        }
         if new:
             for event in _turn(task, list(new.values()), spent):
                 yield event
@@ -358,8 +366,8 @@ class CheckedModel:
     ) -> tuple[FunctionCall | None, Usage]:
         """A call that no step of the program has, but that the request needs.
 
-        It calculates with a result, or has a value of the request that no call has: the model has
-        to write some call. `purpose` is the comment of the call.
+        It calculates with a result, or has a value of the request that no call has and fits the
+        request: the model has to write some call. `purpose` is the comment of the call.
         """
         called = {each.call.name for each in task.made()}
         others = [each for each in task.functions if each.tool.name not in called]
@@ -369,8 +377,12 @@ class CheckedModel:
         call = None if step is None else _certain(task, step, values)
         if step is None or call is None:
             return None, spent
-        fits = _calculates(call) if _uses(step, values) else task.has_new_value(step, program.steps)
-        return call if fits else None, spent
+        if _uses(step, values):
+            return call if _calculates(call) else None, spent
+        if not task.has_new_value(step, program.steps):
+            return None, spent
+        fit, usage = await self._fit(task, step.function.tool)
+        return call if fit >= _LIKELY else None, spent + usage
 
     async def _wanted(self, task: Task, program: Program, no_call: float) -> tuple[bool, Usage]:
         """Whether the request asks for what the first function of the program does.

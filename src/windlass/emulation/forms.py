@@ -7,8 +7,12 @@ has no more. If the grammar wants the rest, the model knows it.
 import re
 
 _PLACE = re.compile(r"\bcity(?:,| and)(?: the)? (?:state|country)\b(?!,? or\b)", re.IGNORECASE)
-_PLACE_EXAMPLE = re.compile(r"['\"(][A-Z][A-Za-z. ]+, [A-Z]{2}\b")
-_PLACE_RULE = r'"\"" [^",\\\n]{1,80} ", " [^"\\\n]{1,80} "\""'
+_PLACE_EXAMPLE = re.compile(r"['\"(][A-Z][A-Za-z. ]+, (?!State|Country)([A-Z][A-Za-z. ]+)['\")]")
+_COUNTRY = re.compile(r"\bcountry\b", re.IGNORECASE)
+_PLACE_START = r'"\"" [^",\\\n]{1,80} ", "'
+_PLACE_RULE = rf'{_PLACE_START} [^"\\\n]{{1,80}} "\""'
+_CODE_RULE = rf'{_PLACE_START} [A-Z] [A-Z] "\""'
+"""For descriptions with examples such as "New York, NY" and none such as "Paris, France"."""
 _FIELD = r"(?:y{4}|m{2}|d{2}|h{2}|s{2})"
 _DATE = re.compile(
     rf"(?<![a-z]){_FIELD}(?:[-/.:]{_FIELD}|[t ]h{{2}}){{1,5}}z?(?![-/.:]?[a-z])", re.IGNORECASE
@@ -28,8 +32,12 @@ def form_rule(description: str) -> str | None:
     if form is not None:
         forms = {form: None, _ISO_FORM: None} if _is_day(form) else {form: None}
         return " | ".join(map(_date_rule, forms))
-    is_place = _PLACE.search(description) or _PLACE_EXAMPLE.search(description)
-    return _PLACE_RULE if is_place and not _DATE.search(description) else None
+    examples = _PLACE_EXAMPLE.findall(description)
+    has_codes = any(map(_is_code, examples))
+    if _DATE.search(description) or not (has_codes or _PLACE.search(description)):
+        return None
+    is_clear = len(examples) > 1 or not _COUNTRY.search(description)
+    return _CODE_RULE if has_codes and is_clear and all(map(_is_code, examples)) else _PLACE_RULE
 
 
 def in_form(text: str, description: str) -> str:
@@ -45,6 +53,10 @@ def _date_form(description: str) -> str | None:
     """The only form of a date or time that the description names, such as YYYY-MM-DD."""
     forms = {found[0].upper() for found in _DATE.finditer(description)}
     return forms.pop() if len(forms) == 1 else None
+
+
+def _is_code(text: str) -> bool:
+    return len(text) == 2 and text.isupper()
 
 
 def _is_day(form: str) -> bool:

@@ -83,6 +83,11 @@ _BOOKS = '''\
 def find_books(author: str, language: str = "English", max_price: float = None):
     """Finds books of an author."""'''
 
+_SAVINGS = '''\
+def savings(amount: float, rate: float, years: int):
+    """What an amount of money grows to.
+    rate: The interest for a year."""'''
+
 _EXAMPLES = (
     (
         _SHARES,
@@ -110,7 +115,7 @@ hotel = find_hotel(city="Lyon", stars=4)""",
     (_CITIES, "Who discovered penicillin?", NO_CALL),
     (
         _LENGTHS,
-        "How many miles are 12 laps of 0.4 km?",
+        "One lap is 0.4 km. How many miles are 12 laps?",
         """\
 # the length of 12 laps of 0.4 km
 length = evaluate(formula="12 * 0.4")
@@ -156,6 +161,15 @@ kafka_german = find_books(author="Kafka", language="German")
 hesse_french = find_books(author="Hesse", language="French")
 # German books by Hesse
 hesse_german = find_books(author="Hesse", language="German")""",
+    ),
+    (
+        _SAVINGS,
+        "I have $900. What do I get after 5 years at 3%? I also consider a rate of 4%.",
+        """\
+# $900 after 5 years at 3%
+three = savings(amount=900, rate=0.03, years=5)
+# $900 after 5 years at 4%
+four = savings(amount=900, rate=0.04, years=5)""",
     ),
     (_PRICE, "What will the share price of Tesla be next year?", NO_CALL),
     (

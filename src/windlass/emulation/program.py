@@ -7,6 +7,7 @@ the functions that are offered, and `Program` reads what it wrote. Nothing is ex
 
 import ast
 import keyword
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
@@ -248,7 +249,9 @@ class Made(Struct, frozen=True):
         fields = cast("dict[str, Any]", self.output)
         numbers = [each for each in given.values() if _has_digits(each)]
         left = {
-            key: each for key, each in fields.items() if not (_has_digits(each) and each in numbers)
+            key: each
+            for key, each in fields.items()
+            if not (_has_digits(each) and any(_is_equal(each, number) for number in numbers))
         }
         return left if any(map(is_number, left.values())) else fields
 
@@ -324,6 +327,13 @@ def numbers_of(expression: ast.expr) -> list[float]:
 
 def _has_digits(value: Any) -> bool:
     return is_number(value) or (isinstance(value, str) and any(map(str.isdigit, value)))
+
+
+def _is_equal(value: Any, other: Any) -> bool:
+    """Whether both are the same; a function may round the numbers that it returns."""
+    if is_number(value) and is_number(other):
+        return math.isclose(value, other, rel_tol=1e-6)
+    return value == other
 
 
 def is_number(value: Any) -> bool:
@@ -416,7 +426,10 @@ def _step(
 
 
 def _formula_in(node: ast.expr, variables: set[str]) -> ast.expr:
-    """The formula in a text such as "price * 2" or "20% of price"; otherwise the node."""
+    """The formula in a text such as "price * 2" or "20% of price"; otherwise the node.
+
+    A comparison has no value: its step is written again when the result is known.
+    """
     if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
         return node
     text = node.value
@@ -424,7 +437,7 @@ def _formula_in(node: ast.expr, variables: set[str]) -> ast.expr:
         formula = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         formula = None
-    if isinstance(formula, ast.BinOp):
+    if isinstance(formula, ast.BinOp | ast.Compare):
         names = {each.id for each in ast.walk(formula) if isinstance(each, ast.Name)}
         return formula if names and names <= variables else node
     if not re.match(r"[\d.]+\s*%\s+of\s", text):

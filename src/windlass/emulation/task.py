@@ -1,7 +1,7 @@
 """`Task`: a request to a small model, and what it says about the calls of a program. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from windlass.emulation.numbers import Numbers
 from windlass.emulation.planning import Asked
 from windlass.emulation.program import (
     Made,
+    OfferedFunction,
     Program,
     ProgramStep,
     Unresolved,
@@ -22,11 +23,11 @@ from windlass.emulation.program import (
 )
 from windlass.emulation.prompt import quoted
 from windlass.emulation.relevance import is_made_up, shared_words, words_of
+from windlass.emulation.units import names_unit, wanted_units
 from windlass.jsontext import compact_json
 from windlass.model import ModelRequest
 
 _AFTER_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
-_WANTED_UNIT = re.compile(r"\bin (?:degrees )?([a-z]+(?:/[a-z]+)?)\b", re.IGNORECASE)
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+|(?<=://)[^\s\"'/?#]+")
 """An e-mail address, or the host of a URL."""
 _REFERS = re.compile(r"\b(it|that|them|these|this|those)\b", re.IGNORECASE)
@@ -81,6 +82,11 @@ class Task:
             ]
         return made
 
+    def failed(self) -> set[str]:
+        """The functions whose last results are errors."""
+        last = self.request.messages[-1]
+        return {each.name for each in last.responses if each.error is not None}
+
     def final_numbers(self) -> Numbers | None:
         """The numbers of the last result of a chain, one of which the answer must have."""
         if not self.chained or not (made := self.made()):
@@ -95,11 +101,12 @@ class Task:
         return " ".join((*(each.text for each in self.request.messages), self.question))
 
     def explains(self, step: ProgramStep, name: str, value: object) -> bool:
-        """Whether an optional argument comes from the conversation, or is a value that the
-        parameter's description names. A small model fills in all parameters that it sees.
+        """Whether an optional argument comes from the conversation. A small model fills in all
+        parameters that it sees.
 
         A flag or a value of an enum may come from the comment of the call: the model says there
-        what the request means. It must be certain of a value that is not in it.
+        what the request means. A value that only the enum or the description names may translate
+        a word of the request, so the model must be certain of it.
         """
         schema = step.function.schema(name)
         if value == schema.get("default"):
@@ -107,34 +114,37 @@ class Task:
         said = f"{self.said} {step.purpose}"
         if isinstance(value, bool):
             return bool(shared_words(words_of(name), said))
+        certain = step.doubts.get(name, 0.0) < _DOUBT
         if isinstance(value, str) and schema.get("enum"):
-            return bool(shared_words(value, said)) or step.doubts.get(name, 0.0) < _DOUBT
+            return certain or bool(shared_words(value, said))
         described = str(schema.get("description") or "").lower()
-        named = isinstance(value, str) and value.lower() in described
+        named = certain and isinstance(value, str) and value.lower() in described
         return self.request_numbers.explain(value) and (named or not is_made_up(value, self.said))
 
     def without_inventions(self, program: Program) -> Program:
         """The program without calls that the request cannot ask for.
 
-        These are calls with a made-up address, and further ones that add nothing or have another
-        made-up text or number that is required. The program ends at a call whose comment has no
-        word of the conversation, and where its end was likely, unless the next call has a value of
-        the request that no call before it has.
+        These are calls with a made-up address, and further ones that repeat another call or have a
+        made-up text or number that is required. The program ends where its end was likely, unless
+        the next call has a value of the request that no call before it has, and a comment with a
+        word of the request.
         """
         kept: list[ProgramStep] = []
         for step in program.steps:
-            if kept and is_made_up(step.purpose, f"{self.asked.earlier} {self.question}"):
+            if kept and step.end >= _END_LIKELY and not self._is_asked_for(step, kept):
                 break
-            if kept and step.end >= _END_LIKELY and not self.has_new_value(step, kept):
-                break
-            doubtful = (
-                self.has_made_up(step)
+            is_doubtful = (
+                any(_is_same(step, each) for each in kept)
+                or self.has_made_up(step)
                 or self.has_unknown_number(step)
-                or not self._adds(step, kept)
             )
-            if self.has_addresses(step.line) and not (kept and doubtful):
+            if self.has_addresses(step.line) and not (kept and is_doubtful):
                 kept.append(step)
         return Program(kept)
+
+    def _is_asked_for(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
+        about = not is_made_up(step.purpose, f"{self.asked.earlier} {self.question}")
+        return about and self.has_new_value(step, others)
 
     def named_fields(self, step: ProgramStep, values: dict[str, Any]) -> dict[str, Any]:
         """The values, with only the field of a result that the step's comment or the request
@@ -158,26 +168,10 @@ class Task:
         """Whether the step has a value of the conversation that no other step has."""
         return bool(self._values(step).difference(*map(self._values, others)))
 
-    def _adds(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
-        """Whether a further call uses a result, or has something of the request that another call
-        has not: in its values, or in its comment and the function's name.
-
-        A model that knows two shops asks both, although the request names one.
-        """
-        values, words = self._values(step), self._words(step)
-        return bool(step.needs) or not any(
-            _is_same(step, each) or (values <= self._values(each) and words <= self._words(each))
-            for each in others
-        )
-
     def _values(self, step: ProgramStep) -> set[str]:
         """The values of a step that the conversation contains, and their words."""
         said, values = self.said.lower(), {each.lower() for each in step.literals}
         return shared_words(" ".join(values), said) | {each for each in values if each in said}
-
-    def _words(self, step: ProgramStep) -> set[str]:
-        """The words of the conversation that say what a step is for."""
-        return shared_words(f"{step.purpose} {words_of(step.function.tool.name)}", self.said)
 
     def has_made_up(self, step: ProgramStep) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
@@ -186,10 +180,20 @@ class Task:
             arguments = {} if step.needs else step.call_arguments({})
         except Unresolved:
             return False
+        return self._invents(step.function, arguments)
+
+    def is_invented(self, call: FunctionCall) -> bool:
+        """Whether a required text of the call is in no message."""
+        given = call.arguments
+        return not isinstance(given, str) and any(
+            self._invents(each, given) for each in self.functions if each.tool.name == call.name
+        )
+
+    def _invents(self, function: OfferedFunction, arguments: Mapping[str, Any]) -> bool:
         return any(
-            self._makes_up(step.function.schema(name), value)
+            self._makes_up(function.schema(name), value)
             for name, value in arguments.items()
-            if name in step.function.required
+            if name in function.required
         )
 
     def has_unknown_number(self, step: ProgramStep) -> bool:
@@ -225,8 +229,7 @@ class Task:
             return None
         last = self._named_field(self.question, made[-1].answer)
         has = compact_json([(each.call.json, each.output) for each in made]).lower()
-        wanted = (found[1].lower() for found in _WANTED_UNIT.finditer(self.question))
-        missing = (each for each in wanted if each.removesuffix("s") not in has)
+        missing = (each for each in wanted_units(self.question) if not names_unit(has, each))
         return next(missing, None) if number_in(last) is not None else None
 
     def may_make(self, call: FunctionCall, others: Sequence[FunctionCall] = ()) -> bool:
@@ -254,8 +257,9 @@ def given_arguments(step: ProgramStep) -> dict[str, Any]:
 
 def _is_same(step: ProgramStep, other: ProgramStep) -> bool:
     """Whether both are the same call, perhaps with a parameter's default in one of them."""
-    given = given_arguments(step)
-    return step.function is other.function and given == given_arguments(other)
+    if step.needs or other.needs:
+        return False
+    return step.function is other.function and given_arguments(step) == given_arguments(other)
 
 
 def last_question(request: ModelRequest) -> str:
