@@ -30,6 +30,8 @@ MEMORY_REQUESTS = 20_000
 MEMORY_POINTS = (10_000, 100_000, 1_000_000)
 MAX_GROWTH_MB = 20.0  # after the first 10,000 requests
 MAX_RESIDENT_MB = 150.0
+WARM_UP = 3_000
+"""Requests before the samples of a scenario: a just-in-time compiler needs some thousands."""
 MEMORY_CONCURRENCY = 8
 """The number of concurrent requests while memory and pauses are measured."""
 
@@ -224,6 +226,15 @@ def declaration_for(tool: Any, wire: str) -> dict[str, object]:
             }
 
 
+def warm_up(bench_run: Bench, scenario: Scenario, quick: bool) -> None:
+    """Sends requests that do not count, unless they take as long as a live stream."""
+    if scenario.script == "live":
+        return
+    for contender in bench_run.available(scenario, 1).values():
+        requests = int(WARM_UP * contender.share / (3 if quick else 1))
+        bench_run.sample(contender, scenario, min(32, contender.max_concurrency), requests)
+
+
 def measure_contenders(
     bench_run: Bench, scenario: Scenario, concurrency: int, quick: bool
 ) -> dict[str, Figures]:
@@ -269,6 +280,7 @@ def show(quick: bool) -> list[Verdict]:
     wires: dict[tuple[str, str], list[float]] = {}
     with bench("floor", "windlass", "llms", "litellm") as bench_run:
         for key, scenario in SCENARIOS.items():
+            warm_up(bench_run, scenario, quick)
             for concurrency in scenario.requests:
                 by_name = measure_contenders(bench_run, scenario, concurrency, quick)
                 show_figures(scenario, concurrency, by_name)
@@ -290,6 +302,7 @@ PLOTTED = {
     "floor": "pass-through",
     "windlass": "windlass",
     "gemini": "windlass to Gemini",
+    "llms": "@musistudio/llms",
     "litellm": "LiteLLM",
 }
 
