@@ -71,10 +71,10 @@ async def ended(page: Page, reason: str = "answer") -> None:
 
 
 async def ask(page: Page, text: str) -> None:
-    """Writes a message in the chat and sends it, by keyboard."""
+    """Writes a message in the chat and sends it, by a key that every device takes."""
     message = page.get_by_role("textbox", name="Message", exact=True)
     await message.fill(text)
-    await message.press("Enter")
+    await message.press("Control+Enter")
 
 
 async def new_context(browser: Browser, **options: Any) -> BrowserContext:

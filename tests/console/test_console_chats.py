@@ -1,5 +1,7 @@
 """The list of chats, and two pages on one chat."""
 
+import re
+
 from playwright.async_api import Route, expect
 from tests.console.axe import axe
 from tests.console.chatting import Listening, answered, ask, message_box, turns
@@ -244,6 +246,27 @@ async def test_a_message_is_queued_while_a_run_is_active_and_sent_after_it(
     assert model.conversation[-1] == ("user", "Thanks!")
 
 
+async def test_older_chats_are_shown_with_the_focus_on_the_first_of_them(
+    stage_of: StageOf,
+) -> None:
+    stage = await stage_of(Listening("Yes."))
+    await talked(stage, "one", "Hello")
+
+    async def many(route: Route) -> None:
+        listed = await (await route.fetch()).json()
+        [chat] = listed["data"]
+        chats = [{**chat, "id": f"c{number}", "title": f"Chat {number}."} for number in range(130)]
+        await route.fulfill(json={**listed, "data": chats})
+
+    page = await stage.open("/tools")
+    await page.route("**/v1/chats", many)
+    await page.get_by_role("link", name="Chat", exact=True).click()
+    await expect(page.locator(".chats-entry")).to_have_count(100)
+    await page.get_by_role("button", name="Show older chats").press("Enter")
+    await expect(page.locator(".chats-entry")).to_have_count(130)
+    await expect(page.get_by_role("link", name="Chat 100.")).to_be_focused()
+
+
 async def test_a_queued_message_is_removed_while_another_one_is_sent(stage_of: StageOf) -> None:
     stage = await stage_of(Listening(call("get_weather", city="Rome"), "Sunny.", "Yes."))
     rome, sent = stage.tools.hold("Rome"), Gate()
@@ -275,6 +298,7 @@ async def test_escape_in_the_search_leaves_it_and_stops_no_run(stage_of: StageOf
     page = await stage.open("/")
     await ask(page, "Weather?")
     await rome.reached.wait()
+    await expect(page).to_have_url(re.compile("/chats/"))
     search = page.get_by_role("searchbox", name="Search chats")
     await page.keyboard.press("Control+k")
     await page.keyboard.type("wea")  # at once: no letter is lost

@@ -11,6 +11,7 @@ from tests.console.conftest import StageOf
 from tests.console.stage import DESK, IN_ONE_BROWSER, MODEL, PHONE, card, ended, state_of
 from tests.support.talking import asking
 
+from windlass import tool
 from windlass.events import ModelEvent
 from windlass.model import ModelRequest, Preparation
 from windlass.testing import Gate, ScriptedModel, call, calls, refuse, say
@@ -59,6 +60,20 @@ async def test_the_empty_page_greets_offers_prompts_and_names_the_model(stage_of
     await expect(turns(page)).to_contain_text(EXAMPLES[0])
     await expect(bar.get_by_role("heading", name=EXAMPLES[0])).to_be_in_viewport(ratio=1)
     await expect(message_box(page)).to_have_value("")
+
+
+async def test_many_tools_are_a_link_to_all_of_them(stage_of: StageOf) -> None:
+    def numbered(number: int) -> str:
+        """Returns a number as text."""
+        return str(number)
+
+    tools = [tool(numbered, name=f"number_{count}") for count in range(20)]
+    stage = await stage_of("Hello.", more_tools=tools)
+    page = await stage.open("/")
+    offered = page.get_by_role("list", name="Tools")
+    await expect(offered.get_by_role("button")).to_have_count(16)
+    await offered.get_by_role("link", name="All 28 tools").click()
+    await expect(page.get_by_role("link", name="number_19")).to_be_visible()
 
 
 async def test_a_tool_opens_beside_the_chat_and_leaves_it_where_it_is(stage_of: StageOf) -> None:

@@ -28,6 +28,7 @@ LOW: ViewportSize = {"width": 320, "height": 200}
 """A window of 1280 by 800 at 400 %."""
 HYBRID = [*LEAN, "--blink-settings=primaryHoverType=1,availableHoverTypes=3"]
 """The first pointer is a finger, and there is a mouse too."""
+BACKGROUND = "element => getComputedStyle(element).backgroundColor"
 NEXT_PICTURE = """() =>
   new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(20, 23, 26)"
@@ -229,6 +230,31 @@ async def test_a_touch_screen_with_a_mouse_shows_the_shortcuts(
     await page.get_by_role("link", name="Help").first.click()
     await expect(page.get_by_text("Keyboard shortcuts")).to_be_visible()
     await hybrid.close()
+
+
+async def test_enter_begins_a_new_line_on_a_touch_screen(stage_of: StageOf) -> None:
+    stage = await stage_of("Hello.")
+    page = await stage.open("/", **PHONES)
+    message = page.get_by_role("textbox", name="Message", exact=True)
+    await message.tap()
+    await page.keyboard.type("One")
+    await page.keyboard.press("Enter")
+    await page.keyboard.type("Two")
+    await expect(message).to_have_value("One\nTwo")
+    await page.get_by_role("button", name="Send", exact=True).tap()
+    await ended(page)
+    await expect(page.locator(".asked-text")).to_have_text("One\nTwo")
+
+
+async def test_colours_that_mean_something_stay_in_a_high_contrast_theme(stage_of: StageOf) -> None:
+    stage = await stage_of([call("get_weather", city="Rome"), "Sunny."])
+    page = await stage.open(f"/runs/{await stage.start()}")
+    await ended(page)
+    for mark in (page.locator(".bar").first, page.locator(".card-mark")):
+        colour = await mark.evaluate(BACKGROUND)
+        await page.emulate_media(forced_colors="active")
+        assert await mark.evaluate(BACKGROUND) == colour
+        await page.emulate_media(forced_colors="none")
 
 
 async def test_a_phone_is_enough_to_approve_and_to_go_to_another_chat(stage_of: StageOf) -> None:

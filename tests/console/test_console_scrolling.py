@@ -136,9 +136,11 @@ async def test_every_other_long_page_scrolls_inside_its_frame(stage_of: StageOf)
 
 async def test_the_panels_of_the_chat_scroll_by_themselves(stage_of: StageOf) -> None:
     tools = [numbered_tool(number) for number in range(60)]
-    stage = await stage_of([say(ANSWER)], more_tools=tools)
+    examples = tuple(f"Question {number}" + ", and more of it" * 20 for number in range(4))
+    stage = await stage_of([say(ANSWER)], more_tools=tools, examples=examples)
     page = await stage.open("/", **PHONES)
-    await expect(page.get_by_role("button", name="tool_59")).to_be_attached()
+    await expect(page.get_by_role("link", name="All 68 tools")).to_be_attached()
+    assert await page.locator(".talk").evaluate("talk => talk.scrollHeight > talk.clientHeight")
     assert await page.locator(".talk").evaluate(PLACE_AFTER_LAYOUT) == 0, "it shows its beginning"
     await send(page, "Go.")
     await ended(page)

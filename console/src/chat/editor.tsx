@@ -1,6 +1,7 @@
 // An editor for a message: text and attachments.
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { hasKeyboard } from "../shortcuts";
 import { ACCEPTED, attachmentsOf, filesIn } from "./attachments";
 import { model } from "./models";
 import { unfit, type AttachedFile, type Draft } from "./request";
@@ -48,6 +49,8 @@ export function MessageEditor({ draft, label, onChange, onSend, focused = false,
   };
   const key = (event: KeyboardEvent) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    // The keyboard of a touch screen has no Shift+Enter for a new line.
+    if (!hasKeyboard && !event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     onSend();
   };

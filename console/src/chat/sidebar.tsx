@@ -47,6 +47,11 @@ export function Sidebar({ here, open }: SidebarProps) {
   const searching = search.value.trim() !== "";
   const listed = (searching ? found.value : chats.value) ?? [];
   const close = () => (open.value = false);
+  const older = () => {
+    const first = most.value;
+    most.value += STEP;
+    requestAnimationFrame(() => place.current?.querySelectorAll<HTMLElement>(".chats-line a")[first]?.focus());
+  };
   return (
     <nav class="chats" id="chats" ref={place} aria-label="Chats" data-open={open.value} onKeyDown={leave}>
       {open.value && <h1 class="unseen">Chats</h1>}
@@ -73,7 +78,7 @@ export function Sidebar({ here, open }: SidebarProps) {
         </section>
       ))}
       {listed.length > most.value && (
-        <button type="button" class="small" onClick={() => (most.value += STEP)}>
+        <button type="button" class="small" onClick={older}>
           Show older chats
         </button>
       )}

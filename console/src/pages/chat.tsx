@@ -96,6 +96,7 @@ function Talk({ conversation }: { conversation: Conversation }) {
 }
 
 const MAX_EXAMPLES = 4;
+const MAX_TOOLS = 16;
 
 /** The empty state: a greeting, prompts to begin with, and the tools of the model. */
 function Welcome({ conversation }: { conversation: Conversation }) {
@@ -133,7 +134,7 @@ function Welcome({ conversation }: { conversation: Conversation }) {
         <>
           <p class="hint">The model can use these tools. Each call is visible while it runs.</p>
           <ul class="talk-tools" aria-label="Tools">
-            {tools.value.map((name) => {
+            {tools.value.slice(0, MAX_TOOLS).map((name) => {
               const content = { kind: "tool", name } as const;
               return (
                 <li key={name}>
@@ -141,6 +142,7 @@ function Welcome({ conversation }: { conversation: Conversation }) {
                 </li>
               );
             })}
+            {tools.value.length > MAX_TOOLS && <li><a href="/tools">All {tools.value.length} tools</a></li>}
           </ul>
         </>
       )}
