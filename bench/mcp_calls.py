@@ -85,7 +85,8 @@ async def windlass_call(server: list[str] | str, version: Any) -> AsyncGenerator
                 (response,) = await client.execute(
                     [Part.from_function_call("echo", {"text": "x"})], tools=tools
                 )
-                assert response.output == "x", response
+                # A server may wrap a text: `windlass mcp` does, because the tool has a return type.
+                assert response.output in ("x", {"result": "x"}), response
 
             yield call
 
