@@ -16,7 +16,7 @@ HEAD = "// Made by scripts/console_types.py of the gateway's OpenAPI document. D
 
 
 def types() -> str:
-    """The module's text."""
+    """Returns the text of the module."""
     schemas = openapi_document()["components"]["schemas"]
     return "\n".join([HEAD, *(_declared(name, schema) for name, schema in schemas.items())])
 
