@@ -99,7 +99,7 @@ def build() -> Result:
 
 def _built(folder: Path) -> dict[str, str]:
     shutil.rmtree(folder, ignore_errors=True)
-    # Without a cache: a second build must not be a copy of the first.
+    # Without a cache, so that the second build is not a copy of the first.
     run(UV, "build", "--quiet", "--out-dir", folder, SOURCE_DATE_EPOCH=EPOCH)
     return {path.name: digest(path) for path in folder.iterdir() if path.suffix in (".whl", ".gz")}
 
