@@ -101,9 +101,9 @@ class Timings:
     async def sample(self, call: Call, times: int) -> None:
         busy = time.process_time()
         for _ in range(times):
-            began = time.perf_counter()
+            started_at = time.perf_counter()
             await call()
-            self.calls.append(time.perf_counter() - began)
+            self.calls.append(time.perf_counter() - started_at)
         self.cpu += time.process_time() - busy
 
 

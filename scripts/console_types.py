@@ -71,8 +71,8 @@ def _grouped(schema: Any, indent: str) -> str:
 
 
 def _comment(schema: Any, indent: str) -> str:
-    said = schema.get("description") if isinstance(schema, dict) else None
-    return f"{indent}/** {' '.join(str(said).split())} */\n" if said else ""
+    description = schema.get("description") if isinstance(schema, dict) else None
+    return f"{indent}/** {' '.join(str(description).split())} */\n" if description else ""
 
 
 def _literal(value: Any) -> str:

@@ -269,7 +269,9 @@ class Baseline(NamedTuple):
     """The tests that fail without a mutant. Their failures do not count."""
 
 
-def ran(copy: Path, stage: Stage, *options: str, timeout: float | None = None) -> tuple[int, str]:
+def run_tests(
+    copy: Path, stage: Stage, *options: str, timeout: float | None = None
+) -> tuple[int, str]:
     """The exit code and the output of the tests over the copied sources.
 
     Raises `TimeoutExpired` if they hang.
@@ -285,12 +287,12 @@ def ran(copy: Path, stage: Stage, *options: str, timeout: float | None = None) -
         start_new_session=True,
     )
     try:
-        said, _ = process.communicate(timeout=timeout)
+        output, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise
-    return process.returncode, said
+    return process.returncode, output
 
 
 class Baselines:
@@ -298,25 +300,25 @@ class Baselines:
 
     def __init__(self, copy: Path) -> None:
         self._copy = copy
-        self._found: dict[Stage, Baseline] = {}
+        self._baselines: dict[Stage, Baseline] = {}
         self._lock = Lock()
 
     def of(self, stage: Stage) -> Baseline:
         """Raises `SystemExit` if the stage cannot run at all."""
         with self._lock:
-            if stage not in self._found:
-                self._found[stage] = self._find(stage)
-            return self._found[stage]
+            if stage not in self._baselines:
+                self._baselines[stage] = self._measure(stage)
+            return self._baselines[stage]
 
-    def _find(self, stage: Stage) -> Baseline:
+    def _measure(self, stage: Stage) -> Baseline:
         began = time.monotonic()
-        code, said = ran(self._copy, stage)
+        code, output = run_tests(self._copy, stage)
         if code > 1:
-            raise SystemExit(f"{stage} does not run:\n{said}")
-        lines = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+            raise SystemExit(f"cannot run {stage}:\n{output}")
+        lines = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         failing = tuple(line.split(" ", 1)[1].split(" - ")[0] for line in lines)
         found = Baseline(time.monotonic() - began, failing)
-        print(f"{stage}: {found.seconds:.0f} s, failing anyway: {failing}", flush=True)
+        print(f"{stage}: {found.seconds:.0f} s, fails without a mutant: {failing}", flush=True)
         return found
 
 
@@ -330,7 +332,7 @@ def outcome(mutant: Mutant, copy: Path, baselines: Baselines) -> str:
             seconds, failing = baselines.of(stage)
             options = ["-x", *(f"--deselect={test}" for test in failing)]
             try:
-                code, _ = ran(copy, stage, *options, timeout=20 + SLOWER_THAN_USUAL * seconds)
+                code, _ = run_tests(copy, stage, *options, timeout=20 + SLOWER_THAN_USUAL * seconds)
             except subprocess.TimeoutExpired:
                 return f"hangs in {stage}"
             if code:

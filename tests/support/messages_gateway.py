@@ -112,7 +112,7 @@ def read(stream: bytes) -> Body:
     return without_nulls(final_message(stream))
 
 
-def alike(message: Body) -> Any:
+def without_ids(message: Body) -> Any:
     """Returns the message with numbers in place of ids, so that two runs can be compared."""
     known: dict[str, str] = {}
 
@@ -133,7 +133,7 @@ def alike(message: Body) -> Any:
     return without_nulls(number(json.loads(json.dumps(message))))
 
 
-def told(messages: Iterable[Message]) -> list[tuple[Any, ...]]:
+def calls_and_results(messages: Iterable[Message]) -> list[tuple[Any, ...]]:
     """The calls and results in a conversation, in order."""
     facts: list[tuple[Any, ...]] = []
     for message in messages:
