@@ -155,5 +155,5 @@ def show(quick: bool) -> None:
         print("  skipped: Chromium is not installed (apt-get install chromium)")
         return
     rows: Sequence[tuple[str, str]] = asyncio.run(measure(quick))
-    for what, figure in rows:
-        print(f"  {what:<52}{figure:>10}")
+    for title, figure in rows:
+        print(f"  {title:<52}{figure:>10}")

@@ -100,10 +100,10 @@ def show_costs(title: str, costs: Costs) -> None:
 def show_reading(quick: bool) -> list[Verdict]:
     command = [sys.executable, "durable_reading.py", str(EVENTS), "1" if quick else "7"]
     done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, check=True)
-    costs = {what: Cost(*cost) for what, cost in json.loads(done.stdout).items()}
+    costs = {name: Cost(*cost) for name, cost in json.loads(done.stdout).items()}
     print(f"\n{f'a log of {EVENTS:,} events':<52}{'CPU ms':>10}{'wall ms':>10}")
-    for what, cost in costs.items():
-        print(f"  {what:<50}{cost.cpu * 1e3:>10.1f}{cost.wall * 1e3:>10.1f}")
+    for name, cost in costs.items():
+        print(f"  {name:<50}{cost.cpu * 1e3:>10.1f}{cost.wall * 1e3:>10.1f}")
     floor, read = costs["floor: fetch the rows and decode their JSON"], costs["read"]
     return [Verdict("reading a log, to the floor", read.cpu / floor.cpu, READING_GOAL, "x")]
 
@@ -111,10 +111,10 @@ def show_reading(quick: bool) -> list[Verdict]:
 def show_unused(quick: bool) -> Verdict:
     """Measures a client without a log, and checks that it loads no module of the log."""
     print(f"\n{'import':<32}{'CPU s':>10}")
-    for what, code in IMPORTS.items():
+    for name, code in IMPORTS.items():
         import_cpu(code)
         seconds = median(import_cpu(code) for _ in range(1 if quick else 9))
-        print(f"  {what:<30}{seconds:>10.3f}")
+        print(f"  {name:<30}{seconds:>10.3f}")
     code = IMPORTS["a first client"] + LOADED
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     loaded = float(done.stdout.strip() != "False")

@@ -85,7 +85,8 @@ async def windlass_call(server: list[str] | str, version: Any) -> AsyncGenerator
                 (response,) = await client.execute(
                     [Part.from_function_call("echo", {"text": "x"})], tools=tools
                 )
-                assert response.output == "x", response
+                # A server may wrap a text: `windlass mcp` does, because the tool has a return type.
+                assert response.output in ("x", {"result": "x"}), response
 
             yield call
 
@@ -100,9 +101,9 @@ class Timings:
     async def sample(self, call: Call, times: int) -> None:
         busy = time.process_time()
         for _ in range(times):
-            began = time.perf_counter()
+            started_at = time.perf_counter()
             await call()
-            self.calls.append(time.perf_counter() - began)
+            self.calls.append(time.perf_counter() - started_at)
         self.cpu += time.process_time() - busy
 
 

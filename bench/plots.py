@@ -60,7 +60,7 @@ class Plot(NamedTuple):
         for row, (name, value) in enumerate(self.bars.items()):
             top = TOP + ROW * row
             own = name.startswith("windlass")
-            long = max((WIDTH - LABEL - END) * value / largest, 2)
+            length = max((WIDTH - LABEL - END) * value / largest, 2)
             weight = ' font-weight="600"' if own else ""
             lines += [
                 (
@@ -68,11 +68,11 @@ class Plot(NamedTuple):
                     f' text-anchor="end" fill="{theme.text}">{escape(name)}</text>'
                 ),
                 (
-                    f'<rect x="{LABEL}" y="{top + 5}" width="{long:.1f}" height="21" rx="3"'
+                    f'<rect x="{LABEL}" y="{top + 5}" width="{length:.1f}" height="21" rx="3"'
                     f' fill="{theme.own if own else theme.other}"/>'
                 ),
                 (
-                    f'<text x="{LABEL + long + 8:.1f}" y="{top + 20}" font-size="14"{weight}'
+                    f'<text x="{LABEL + length + 8:.1f}" y="{top + 20}" font-size="14"{weight}'
                     f' fill="{theme.text}">{_figure(value)}</text>'
                 ),
             ]

@@ -50,17 +50,17 @@ class Samples:
 
     async def sample(self, method: Method, calls: int, callers: int) -> None:
         processes = (os.getpid(), *method.processes)
-        cpu, begun = sum(map(cpu_seconds, processes)), time.perf_counter()
+        cpu, started_at = sum(map(cpu_seconds, processes)), time.perf_counter()
         await asyncio.gather(*(self._caller(method.call, calls // callers) for _ in range(callers)))
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - started_at
         self.rates.append(calls / seconds)
         self.cpu.append((sum(map(cpu_seconds, processes)) - cpu) / calls)
 
     async def _caller(self, call: Call, calls: int) -> None:
         for _ in range(calls):
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             await call()
-            self.latencies.append(time.perf_counter() - begun)
+            self.latencies.append(time.perf_counter() - started_at)
 
     def figures(self) -> "Figures":
         cuts = quantiles(self.latencies, n=100)

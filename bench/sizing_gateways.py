@@ -151,7 +151,7 @@ async def per_event(
     )
     assert len(set(counts)) == 1, counts
     gateway, server = (
-        (cpu_seconds(pid) - spent) / sum(counts)
-        for pid, spent in zip(processes, before, strict=True)
+        (cpu_seconds(pid) - start) / sum(counts)
+        for pid, start in zip(processes, before, strict=True)
     )
     return gateway, server

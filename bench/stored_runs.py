@@ -163,17 +163,17 @@ def show_latencies(server: Server, runs: int) -> None:
         "a completion": lambda: complete(server),
         "a chat message": lambda: complete(server, chat_id=chat),
     }
-    for what, request in requests.items():
+    for title, request in requests.items():
         request()
         walls, cpus = list[float](), list[float]()
         for _ in range(5):
             before = cpu_seconds(server.pid)
             answer = request()
             if answer.status != 200:
-                raise SystemExit(f"{what}: {answer}")
+                raise SystemExit(f"{title}: {answer}")
             walls.append(answer.seconds)
             cpus.append(cpu_seconds(server.pid) - before)
-        show(what, f"{median(walls) * 1e3:.1f}", f"{median(cpus) * 1e3:.1f}")
+        show(title, f"{median(walls) * 1e3:.1f}", f"{median(cpus) * 1e3:.1f}")
 
 
 def show_expiry(upstream_url: str, path: Path, runs: int) -> None:
@@ -201,7 +201,7 @@ def show_expiry(upstream_url: str, path: Path, runs: int) -> None:
         ]
         for thread in threads:
             thread.start()
-        wait_until_expired(path, runs - expired_count)
+        wait_until_expired(path)
         seconds, cpu = time.perf_counter() - started_at, cpu_seconds(expiring.pid)
         done.set()
         for thread in threads:
@@ -218,7 +218,7 @@ def show_expiry(upstream_url: str, path: Path, runs: int) -> None:
         show(name, f"{len(answers)}", f"{errors}", f"{median(walls):.0f}", f"{max(walls):.0f}")
 
 
-def wait_until_expired(path: Path, kept: int) -> None:
+def wait_until_expired(path: Path) -> None:
     """Waits until the old runs are deleted and their space in the file is released."""
     connection = sqlite3.connect(path, timeout=60)
     with contextlib.closing(connection):

@@ -51,7 +51,7 @@ async def sample(options: dict[str, Any], *, live: bool) -> float:
     """Returns the CPU milliseconds of one run."""
     model = ScriptedModel(lambda request: say(TEXT))
     async with AsyncClient(model) as client:
-        begun = time.process_time()
+        started_at = time.process_time()
         for _ in range(RUNS):
             if live:
                 async with client.stream("?", **options) as stream:
@@ -60,7 +60,7 @@ async def sample(options: dict[str, Any], *, live: bool) -> float:
             else:
                 await client.generate("?", **options)
             model.requests.clear()
-        return (time.process_time() - begun) / RUNS * 1e3
+        return (time.process_time() - started_at) / RUNS * 1e3
 
 
 def show(quick: bool) -> list[Verdict]:

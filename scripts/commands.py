@@ -8,11 +8,11 @@ ROOT = Path(__file__).parents[1]
 
 
 class CommandFailed(Exception):
-    """A command failed; the text is its name and the end of its output."""
+    """A command failed. The text has the command and the end of its output."""
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environ: str) -> str:
-    """The output of a command. Raises `CommandFailed`."""
+    """Runs a command and returns its output. Raises `CommandFailed`."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,

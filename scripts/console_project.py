@@ -18,7 +18,7 @@ NPM = _SCRIPTS / "npm"
 
 
 def install() -> None:
-    """Installs the packages of the lock file, if one is missing. Waits for another installation."""
+    """Installs the packages of the lock file if any is missing. Only one process installs them."""
     with Path(_SCRIPTS.parent, "console.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
         if not _is_installed():

@@ -16,7 +16,7 @@ HEAD = "// Made by scripts/console_types.py of the gateway's OpenAPI document. D
 
 
 def types() -> str:
-    """The module's text."""
+    """Returns the text of the module."""
     schemas = openapi_document()["components"]["schemas"]
     return "\n".join([HEAD, *(_declared(name, schema) for name, schema in schemas.items())])
 
@@ -71,8 +71,8 @@ def _grouped(schema: Any, indent: str) -> str:
 
 
 def _comment(schema: Any, indent: str) -> str:
-    said = schema.get("description") if isinstance(schema, dict) else None
-    return f"{indent}/** {' '.join(str(said).split())} */\n" if said else ""
+    description = schema.get("description") if isinstance(schema, dict) else None
+    return f"{indent}/** {' '.join(str(description).split())} */\n" if description else ""
 
 
 def _literal(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Checks the files in `deploy/` with the tools that are here, and says which are not.
+"""Checks the files in `deploy/` with the installed tools, and reports the missing tools.
 
 A line per check; raises `CheckFailed` or `CommandFailed` for an invalid file.
 
@@ -21,7 +21,7 @@ KEY = f'\n[[keys]]\nname = "check"\nhash = "sha256:{"0" * 64}"\n'
 
 
 class CheckFailed(Exception):
-    """A file is invalid; the text says why."""
+    """A file is invalid. The text is the reason."""
 
 
 def check_dockerfile() -> str:
@@ -40,7 +40,7 @@ def check_unit() -> str:
     if program is None:
         return "windlass.service: NOT CHECKED, systemd-analyze is not installed"
     with tempfile.TemporaryDirectory() as folder:
-        # The program of the unit is not installed here.
+        # The program of the unit is not installed on this machine.
         text = (DEPLOY / "windlass.service").read_text("utf-8")
         unit = Path(folder, "windlass.service")
         unit.write_text(text.replace("/opt/windlass/bin/windlass", "/bin/true"), "utf-8")

@@ -19,7 +19,7 @@ HEAD = (
 
 
 def sentence_of(path: Path) -> str:
-    """The first sentence of the module's docstring."""
+    """Returns the first sentence of the module's docstring."""
     docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
     paragraph = " ".join(docstring.partition("\n\n")[0].split())
     first, dot, _ = paragraph.partition(". ")
@@ -27,7 +27,7 @@ def sentence_of(path: Path) -> str:
 
 
 def module_list() -> str:
-    """The page."""
+    """Returns the text of the page."""
     lines = [HEAD]
     package = None
     for path in sorted(SOURCE.rglob("*.py"), key=lambda path: (path.parent, path.name)):

@@ -31,11 +31,11 @@ PACKAGE = Path("src/windlass")
 DEFAULT_FOLDERS = ("loop", "runs", "wires")
 
 EDITS_NOTHING = ("TypeVar", "getLogger", "NewType")
-"""Calls whose arguments are names that nothing depends on."""
+"""Calls whose arguments are only names, on which no behaviour depends."""
 
 
 class Stage(NamedTuple):
-    """Tests that run over a mutant. The quick ones start no process."""
+    """A group of tests that run with a mutant. Quick tests start no process."""
 
     tests: tuple[str, ...]
     quick: bool = True
@@ -56,10 +56,10 @@ STAGES: dict[str, tuple[Stage, ...]] = {
     "runs": (Stage(("tests/runs",)), Stage(("tests/client",)), GATEWAY),
     "wires": (Stage(("tests/wires",)), Stage(("tests/models", "tests/testing")), GATEWAY),
 }
-"""The tests that fit a folder, nearest first. `EVERYTHING` comes after them."""
+"""The tests for a folder, the most specific first. `EVERYTHING` runs after them."""
 
 SLOWER_THAN_USUAL = 4
-"""A stage that takes this many times as long as without a mutant hangs."""
+"""A stage hangs if it takes this many times as long as without a mutant."""
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -176,7 +176,7 @@ class _Edits(ast.NodeVisitor):
                 pass
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Messages: the parts of an f-string have no position before Python 3.12."""
+        """Skips f-strings, because their parts have no position before Python 3.12."""
 
     def visit_Return(self, node: ast.Return) -> None:
         if node.value is not None and not _is_none(node.value):
@@ -202,7 +202,7 @@ class _Edits(ast.NodeVisitor):
         self._add("dropped statement", node, "pass")
 
     def visit_Match(self, node: ast.Match) -> None:
-        """Patterns stay: most of their edits do not compile."""
+        """Skips patterns, because most of their edits do not compile."""
         self.visit(node.subject)
         for case in node.cases:
             if case.guard is not None:
@@ -216,14 +216,14 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def edits_of(file: Path) -> list[Edit]:
-    """Every edit of a file, in the order of its source."""
+    """Returns all edits of a file, in the order of the source."""
     visitor = _Edits()
     visitor.visit(ast.parse((ROOT / file).read_bytes()))
     return visitor.found
 
 
 def mutant_of(file: Path, edit: Edit) -> Mutant | None:
-    """The file with the edit, or None if that is not valid Python."""
+    """Returns the file with the edit, or None if it is not valid Python."""
     source = (ROOT / file).read_bytes()
     starts = [0]
     for line in source.splitlines(keepends=True):
@@ -243,7 +243,7 @@ def mutant_of(file: Path, edit: Edit) -> Mutant | None:
 
 
 def chosen(files: Sequence[Path], count: int, seed: int) -> list[Mutant]:
-    """Mutants of different lines; the same seed chooses the same ones."""
+    """Returns mutants of different lines. The same seed chooses the same mutants."""
     pool = [(file, edit) for file in files for edit in edits_of(file)]
     random.Random(seed).shuffle(pool)
     picked: dict[tuple[Path, int], Mutant] = {}
@@ -262,14 +262,16 @@ def stages_for(file: Path) -> tuple[Stage, ...]:
 
 
 class Baseline(NamedTuple):
-    """How a stage ends without a mutant."""
+    """The result of a stage without a mutant."""
 
     seconds: float
     failing: tuple[str, ...]
-    """Tests that fail without a mutant. Their failures are ignored."""
+    """The tests that fail without a mutant. Their failures do not count."""
 
 
-def ran(copy: Path, stage: Stage, *options: str, timeout: float | None = None) -> tuple[int, str]:
+def run_tests(
+    copy: Path, stage: Stage, *options: str, timeout: float | None = None
+) -> tuple[int, str]:
     """The exit code and the output of the tests over the copied sources.
 
     Raises `TimeoutExpired` if they hang.
@@ -285,43 +287,43 @@ def ran(copy: Path, stage: Stage, *options: str, timeout: float | None = None) -
         start_new_session=True,
     )
     try:
-        said, _ = process.communicate(timeout=timeout)
+        output, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise
-    return process.returncode, said
+    return process.returncode, output
 
 
 class Baselines:
-    """How each stage ends over sources without a mutant, found when a mutant needs it."""
+    """The results of the stages without a mutant, measured when a mutant needs them."""
 
     def __init__(self, copy: Path) -> None:
         self._copy = copy
-        self._found: dict[Stage, Baseline] = {}
+        self._baselines: dict[Stage, Baseline] = {}
         self._lock = Lock()
 
     def of(self, stage: Stage) -> Baseline:
         """Raises `SystemExit` if the stage cannot run at all."""
         with self._lock:
-            if stage not in self._found:
-                self._found[stage] = self._find(stage)
-            return self._found[stage]
+            if stage not in self._baselines:
+                self._baselines[stage] = self._measure(stage)
+            return self._baselines[stage]
 
-    def _find(self, stage: Stage) -> Baseline:
+    def _measure(self, stage: Stage) -> Baseline:
         began = time.monotonic()
-        code, said = ran(self._copy, stage)
+        code, output = run_tests(self._copy, stage)
         if code > 1:
-            raise SystemExit(f"{stage} does not run:\n{said}")
-        lines = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+            raise SystemExit(f"cannot run {stage}:\n{output}")
+        lines = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         failing = tuple(line.split(" ", 1)[1].split(" - ")[0] for line in lines)
         found = Baseline(time.monotonic() - began, failing)
-        print(f"{stage}: {found.seconds:.0f} s, failing anyway: {failing}", flush=True)
+        print(f"{stage}: {found.seconds:.0f} s, fails without a mutant: {failing}", flush=True)
         return found
 
 
 def outcome(mutant: Mutant, copy: Path, baselines: Baselines) -> str:
-    """Where the mutant was noticed, or `survived`."""
+    """Returns the stage that noticed the mutant, or `survived`."""
     target = copy / mutant.file.relative_to("src")
     original = target.read_text()
     target.write_text(mutant.source)
@@ -330,7 +332,7 @@ def outcome(mutant: Mutant, copy: Path, baselines: Baselines) -> str:
             seconds, failing = baselines.of(stage)
             options = ["-x", *(f"--deselect={test}" for test in failing)]
             try:
-                code, _ = ran(copy, stage, *options, timeout=20 + SLOWER_THAN_USUAL * seconds)
+                code, _ = run_tests(copy, stage, *options, timeout=20 + SLOWER_THAN_USUAL * seconds)
             except subprocess.TimeoutExpired:
                 return f"hangs in {stage}"
             if code:

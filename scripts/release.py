@@ -34,7 +34,7 @@ SMOKE = ROOT / "scripts" / "smoke.py"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 WITH_WEIGHTS = "local"
 EXTRAS = ("core", "aistudio", "cli", "fleet", "gateway", "gguf", "mcp", "otel", "all")
-"""What the smoke tests install. `local` is 1.2 GB: `--extras local` tries it."""
+"""The extras that the smoke tests install. `local` takes 1.2 GB: `--extras local` tries it."""
 SDIST_TOP = {"src", "CHANGELOG.md", "LICENSE", "README.md", "PKG-INFO", "pyproject.toml"}
 SDIST_TOP |= {".gitignore"}
 EPOCH = "315532800"  # 1980-01-01, the first time that a zip file can have
@@ -52,7 +52,7 @@ class Result(NamedTuple):
 
 
 def version() -> str:
-    """The one source of the version."""
+    """Returns the version, from its only source."""
     text = (ROOT / "src" / "windlass" / "__init__.py").read_text("utf-8")
     (found,) = re.findall(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)
     return found
@@ -71,7 +71,7 @@ def digest(path: Path) -> str:
 
 
 def check_version() -> Result:
-    """The changelog has the version, and a tag of this commit is its tag."""
+    """Checks that the changelog has the version, and that a tag of this commit matches it."""
     current = version()
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     if not re.search(
@@ -87,7 +87,7 @@ def check_version() -> Result:
 
 
 def build() -> Result:
-    """Two builds in different folders have the same hashes."""
+    """Builds twice in different folders, and checks that the hashes are the same."""
     shutil.rmtree(DIST, ignore_errors=True)
     first = _built(DIST)
     second = _built(WORK / "again")
@@ -99,13 +99,13 @@ def build() -> Result:
 
 def _built(folder: Path) -> dict[str, str]:
     shutil.rmtree(folder, ignore_errors=True)
-    # Without a cache: a second build must not be a copy of the first.
+    # Without a cache, so that the second build is not a copy of the first.
     run(UV, "build", "--quiet", "--out-dir", folder, SOURCE_DATE_EPOCH=EPOCH)
     return {path.name: digest(path) for path in folder.iterdir() if path.suffix in (".whl", ".gz")}
 
 
 def check_contents() -> Result:
-    """The wheel has the package and its data, the sdist what it was built from, and no more."""
+    """Checks that the wheel has exactly the package, and the sdist exactly the wheel's sources."""
     with zipfile.ZipFile(wheel()) as file:
         names = file.namelist()
     info = f"windlass-{version()}.dist-info/"
@@ -125,7 +125,7 @@ def check_contents() -> Result:
 
 
 def check_metadata() -> Result:
-    """`twine check`, and a description whose links work on PyPI."""
+    """Runs `twine check`, and checks that the links of the description work on PyPI."""
     run(TOOLS / "twine", "check", "--strict", wheel(), sdist())
     with zipfile.ZipFile(wheel()) as file:
         text = file.read(f"windlass-{version()}.dist-info/METADATA").decode()
@@ -136,14 +136,14 @@ def check_metadata() -> Result:
 
 
 def relative_links(description: str) -> list[str]:
-    """The links and pictures of a Markdown text that are not absolute."""
+    """Returns the relative links and pictures of a Markdown text."""
     links = re.findall(r"\]\(([^)\s]+)\)", description)
     links += re.findall(r'(?:src|srcset|href)="([^"]+)"', description)
     return [link for link in links if not link.startswith(("https://", "#"))]
 
 
 def make_sbom() -> Result:
-    """CycloneDX documents: one for the core, one for all extras."""
+    """Writes two CycloneDX documents: one for the core, one for all extras."""
     made: list[str] = []
     for name in ("core", "all"):
         python = _environment(sys.executable, name, name)
@@ -156,7 +156,7 @@ def make_sbom() -> Result:
 
 
 def audit() -> Result:
-    """Known vulnerabilities of the locked dependencies."""
+    """Reports known vulnerabilities of the locked dependencies."""
     locked = WORK / "requirements.txt"
     locked.parent.mkdir(parents=True, exist_ok=True)
     command = ["export", "--locked", "--quiet", "--extra", "all", "--no-dev", "--no-emit-project"]
@@ -176,7 +176,7 @@ def audit() -> Result:
 
 
 def audited(dependencies: Sequence[Mapping[str, Any]]) -> Result:
-    """The result of an audit. pip-audit exits with 0 if its service knows no package at all."""
+    """Returns the result. pip-audit exits with 0 even if its service knows no package."""
     found = [
         f"{each['name']} {each['version']}: {', '.join(one['id'] for one in each['vulns'])}"
         for each in dependencies
@@ -218,7 +218,7 @@ def smoke(pythons: Sequence[str], extras: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def found_python(wanted: str) -> str | None:
-    """An installed Python, or one that uv can download."""
+    """Returns an installed Python, or one that uv downloads."""
     for command in (("find",), ("install", "--quiet")):
         try:
             found = run(UV, "python", *command, wanted, "--no-project")
@@ -227,17 +227,17 @@ def found_python(wanted: str) -> str | None:
         if command[0] == "install":
             found = run(UV, "python", "find", wanted, "--no-project")
         return found.strip().splitlines()[-1]
-    # pyenv's versions are not on the path, so uv does not see them.
+    # pyenv's versions are not on the path, so uv does not find them.
     places = sorted(Path.home().glob(f".pyenv/versions/{wanted}.*/bin/python"))
     return str(places[-1]) if places else None
 
 
 def _environment(python: str, name: str, extra: str) -> Path:
-    """A new environment with the wheel and an extra; the path of its Python."""
+    """Creates an environment with the wheel and an extra, and returns the path of its Python."""
     folder = WORK / name
     shutil.rmtree(folder, ignore_errors=True)
     run(UV, "venv", "--quiet", "--no-project", "--python", python, folder)
-    # By its path: the index may have another package of this name.
+    # By its path, because the index may have another package of this name.
     wanted = f"windlass @ {wheel().as_uri()}" if extra == "core" else _with_extra(extra)
     program = folder / "bin" / "python"
     run(UV, "pip", "install", "--quiet", "--python", program, wanted)

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 SITE = Path(__file__).parents[1] / "build" / "site"
 HEAVIEST = 600_000
-"""Compressed bytes that a page may have, with everything that it loads."""
+"""The maximum compressed size of a page, in bytes, with everything that it loads."""
 LOADED = {"link": "href", "script": "src", "img": "src", "source": "srcset", "iframe": "src"}
 LOADED_RELATIONS = ("stylesheet", "icon", "preload", "modulepreload", "manifest")
 
@@ -26,7 +26,7 @@ class Page(NamedTuple):
     links: list[str]
     loads: list[str]
     escapes: int
-    """Visible backslashes before a bar."""
+    """Finds visible backslashes before a bar."""
 
 
 class _Reader(HTMLParser):
@@ -60,7 +60,7 @@ def pages(site: Path) -> dict[Path, Page]:
 
 
 def target_of(site: Path, page: Path, link: str) -> Path:
-    """The file that a link within the site leads to."""
+    """Returns the file that a link within the site refers to."""
     path = unquote(urlsplit(link).path)
     found = site / path.lstrip("/") if path.startswith("/") else page.parent / path
     found = found.resolve()
@@ -72,7 +72,7 @@ def problems(site: Path, known: dict[Path, Page]) -> list[str]:
     by_path = {path.resolve(): page for path, page in known.items()}
     for path, page in known.items():
         name = str(path.relative_to(site))
-        if name == "404.html":  # its addresses belong to the published place
+        if name == "404.html":  # its links are relative to the published address
             continue
         for link in page.links:
             parts = urlsplit(link)
@@ -101,7 +101,7 @@ def problems(site: Path, known: dict[Path, Page]) -> list[str]:
 
 
 def weight(site: Path, page: Page) -> int:
-    """The compressed bytes of a page and of what it loads."""
+    """Returns the compressed size of a page and of what it loads, in bytes."""
     files = {target_of(site, page.path, each) for each in page.loads if "://" not in each}
     return sum(_compressed(path) for path in (page.path, *files) if path.is_file())
 

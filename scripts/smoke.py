@@ -40,7 +40,7 @@ def get_weather(city: str) -> str:
 
 
 def core() -> str:
-    """A streamed answer with a tool over HTTP, the parser, and the commands."""
+    """Tries a streamed answer with a tool over HTTP, the parser, and the commands."""
     assert "site-packages" in windlass.__file__, windlass.__file__
     with FakeOpenAI(SCRIPT) as fake:
         client = Client("openai/gpt-x", base_url=fake.base_url, api_key="k")
@@ -78,7 +78,7 @@ def cli() -> str:
 
 
 def fleet() -> str:
-    """A worker's tool over the bundled NATS server."""
+    """Tries a worker's tool over the bundled NATS server."""
     from windlass.messaging.embedded import NatsServer
     from windlass.worker import Worker
 
@@ -99,7 +99,7 @@ def fleet() -> str:
 
 
 def gateway() -> str:
-    """`windlass serve` answers with a server tool, and shows the console."""
+    """Checks that `windlass serve` answers with a server tool, and serves the console."""
     folder = Path.cwd() / "smoke-gateway"
     folder.mkdir(exist_ok=True)
     (folder / "tools.py").write_text(TOOLS, "utf-8")
@@ -160,7 +160,7 @@ def local() -> str:
 
 
 def mcp() -> str:
-    """The tools of an MCP server over stdio: our own."""
+    """Tries the tools of Windlass's own MCP server over stdio."""
     Path("smoke_tools.py").write_text(TOOLS, "utf-8")
     server = windlass.mcp(f"{BIN / 'windlass'} mcp --tools smoke_tools.py", name="own")
     script = [call("own__get_weather", city="Paris"), "It is sunny in Paris."]

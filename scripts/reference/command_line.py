@@ -1,4 +1,4 @@
-"""The page about the commands, from their parsers."""
+"""Writes the page about the commands, from their parsers."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""The page about environment variables. The code decides which there are."""
+"""Writes the page about environment variables. A test compares it with the code."""
 
 import ast
 import re
@@ -67,11 +67,11 @@ NOT_VARIABLES = {
 
 
 def in_code() -> set[str]:
-    """The names in the package that look like variables."""
+    """Returns the names in the package that look like environment variables."""
     found: set[str] = set()
     for path in SOURCE.rglob("*.py"):
         source = path.read_text()
-        if NAME.search(source) is None:  # parsing takes much longer
+        if NAME.search(source) is None:  # a search is much faster than parsing
             continue
         for node in ast.walk(ast.parse(source)):
             text = node.value if isinstance(node, ast.Constant) else None
@@ -109,7 +109,7 @@ def _aistudio() -> Iterator[tuple[str, str, str]]:
 
 
 def explained() -> set[str]:
-    """The names on the page, without those of function calling."""
+    """Returns the names on the page, without those of function calling."""
     return {*OWN, *OTHERS, *dict(_services()), *(name.strip("`") for name, *_ in _aistudio())}
 
 

@@ -1,4 +1,4 @@
-"""The page about the gateway's HTTP API, from its OpenAPI document."""
+"""Writes the page about the gateway's HTTP API, from its OpenAPI document."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ TYPES_PAGE = "wire-types.md"
 
 
 def shape(schema: dict[str, Any]) -> str:
-    """The name of a schema with a link, or its type."""
+    """Returns the name of a schema with a link, or its type."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[`{name}`]({TYPES_PAGE}#{name.lower()})"
@@ -63,7 +63,7 @@ def fields(schema: dict[str, Any], known: dict[str, Any]) -> list[tuple[str, str
 
 
 def fields_table(schema: dict[str, Any], known: dict[str, Any]) -> str:
-    """The fields of a schema as a table, with a column of meanings if one is described."""
+    """Returns the fields of a schema as a table, with their meanings if there are any."""
     rows = fields(schema, known)
     if not rows:
         return ""

@@ -1,4 +1,4 @@
-"""Pieces of Markdown pages."""
+"""Helpers that write Markdown: tables, code and pages."""
 
 import re
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ def code(text: str, language: str = "python") -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter at its start."""
+    """Returns the text with a capital letter at the start."""
     return text[:1].upper() + text[1:]
 
 

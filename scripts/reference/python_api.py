@@ -1,4 +1,4 @@
-"""The pages about the Python interface, from signatures and docstrings."""
+"""Writes the pages about the Python interface, from signatures and docstrings."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,13 +31,13 @@ WIDTH = 88
 
 @cache
 def package() -> Any:
-    """The package as griffe reads it, without importing it."""
+    """Returns the package as griffe reads it, without importing it."""
     griffe = import_module("griffe")  # belongs to the group `docs`
     return griffe.load("windlass", search_paths=["src"])
 
 
 def public_groups() -> dict[str, list[str]]:
-    """The public names by group, in the order of `windlass.__all__`."""
+    """Returns the public names by group, in the order of `windlass.__all__`."""
     titles = {first: title for title, first in GROUPS.items()} | ELSEWHERE
     groups: dict[str, list[str]] = {}
     title = ""
@@ -95,7 +95,7 @@ def signature(name: str, function: Any, *, of_class: bool = False) -> str:
 
 
 def _members(found: Any) -> Iterator[tuple[str, Any]]:
-    """The public members of a class, with those of its own bases in the package."""
+    """Returns the public members of a class and of its bases in the package."""
     seen: set[str] = set()
     for owner in [found, *_bases(found)]:
         for name, member in owner.members.items():
@@ -139,7 +139,7 @@ def _field_table(found: Any, *, skip: Iterable[str] = ()) -> str:
 
 
 def _without_empty_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table, or nothing without rows."""
+    """Returns a table without its empty columns, or nothing if there are no rows."""
     if not rows:
         return ""
     columns = [n for n in range(len(head)) if n == 0 or any(row[n] for row in rows)]
@@ -201,7 +201,7 @@ def _entry(name: str) -> Iterator[str]:
 
 
 def _most_used_first(names: Iterable[str]) -> list[str]:
-    """`Client` before `AsyncClient`, and the two clients before everything else."""
+    """Sorts `Client` and `AsyncClient` before everything else."""
     first = {"Client": 0, "AsyncClient": 1, "Reply": 2}
     return sorted(
         names,
@@ -226,7 +226,7 @@ def api_page() -> str:
 
 
 def _literal(name: str) -> list[tuple[str, str]]:
-    """The values of a `Literal` and the comments behind them."""
+    """Returns the values of a `Literal` and the comments after them."""
     lines = package()[f"events.{name}"].lines
     made = filter(None, (re.match(r'\s+"(\w+)",\s*(?:#\s*(.*))?$', line) for line in lines))
     return [(f"`{each[1]}`", sentence(each[2] or "")) for each in made]

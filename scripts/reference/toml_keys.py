@@ -1,4 +1,4 @@
-"""The page about `windlass.toml`, from the types of its sections."""
+"""Writes the page about `windlass.toml`, from the types of its sections."""
 
 import json
 from collections.abc import Iterator

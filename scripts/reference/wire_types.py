@@ -1,4 +1,4 @@
-"""The page about the types of each wire: the fields that the gateway reads and writes."""
+"""Writes the page about the types of each wire: the fields that the gateway reads and writes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ REST = "Runs, chats and tools"
 
 
 def _names(value: Any) -> Iterator[str]:
-    """The schemas that a piece of the document refers to."""
+    """Returns the schemas that a part of the document refers to."""
     if isinstance(value, dict):
         for key, each in value.items():
             if key == "$ref" and "/schemas/" in each:
@@ -31,7 +31,7 @@ def _names(value: Any) -> Iterator[str]:
 
 
 def by_wire(whole: dict[str, Any]) -> dict[str, list[str]]:
-    """Each schema once, below the first wire that uses it, in the order of use."""
+    """Returns each schema once, under the first wire that uses it, in the order of use."""
     known, seen = whole["components"]["schemas"], set[str]()
     found: dict[str, list[str]] = {}
     for title, (prefix, _) in {**WIRES, REST: ("/", "")}.items():

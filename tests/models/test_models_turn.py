@@ -16,7 +16,7 @@ from tests.support.model_wires import (
     raw_server,
     text,
     turn,
-    unended,
+    unfinished_response,
 )
 
 from windlass.content import Message, Usage
@@ -195,7 +195,7 @@ async def test_a_silent_model_is_retried_and_then_reported(
 
 async def test_silence_in_the_middle_of_a_stream_is_an_interruption() -> None:
     first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
-    async with raw_server(unended(first), hold=True) as server:
+    async with raw_server(unfinished_response(first), hold=True) as server:
         model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.25))
         with pytest.raises(StreamCut, match="stopped before its turn"):
             await turn(model)
@@ -210,7 +210,7 @@ async def test_text_before_an_error_in_the_same_read_comes_once(
     text_first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
     error = f'data: {{"error":{{"message":"{"x" * size}","code":503}}}}\n\n'.encode()
     events: list[Any] = []
-    async with raw_server(unended(text_first + error), hold=True) as server:
+    async with raw_server(unfinished_response(text_first + error), hold=True) as server:
         model = OpenAIModel("m", base_url=server.base_url)
         with pytest.raises(ModelError):
             async with model.stream(HELLO) as arriving:
@@ -221,7 +221,7 @@ async def test_text_before_an_error_in_the_same_read_comes_once(
 
 
 async def test_a_server_that_never_closes_after_done_does_not_hold_the_turn() -> None:
-    async with raw_server(unended(BRIEF + b"data: [DONE]\n\n"), hold=True) as server:
+    async with raw_server(unfinished_response(BRIEF + b"data: [DONE]\n\n"), hold=True) as server:
         model = OpenAIModel("m", base_url=server.base_url)
         async with asyncio.timeout(60):
             assert text(await turn(model)) == "Hi"
@@ -230,7 +230,7 @@ async def test_a_server_that_never_closes_after_done_does_not_hold_the_turn() ->
 
 @pytest.mark.parametrize("hold", [True, False])
 async def test_a_connection_lost_after_the_finish_reason_is_no_error(hold: bool) -> None:
-    async with raw_server(unended(BRIEF), hold=hold) as server:
+    async with raw_server(unfinished_response(BRIEF), hold=hold) as server:
         model = OpenAIModel("m", base_url=server.base_url, timeouts=Timeouts(read=0.25))
         events = await turn(model)
         await model.aclose()
@@ -280,7 +280,7 @@ async def test_leaving_in_the_middle_closes_the_connection() -> None:
 
     async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(unended(first))
+        writer.write(unfinished_response(first))
         while await reader.read(2**16):
             pass
         closed.set()

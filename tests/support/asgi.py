@@ -1,4 +1,4 @@
-"""Requests to the application without sockets, so that a fuzz test can send very many."""
+"""Sends requests to the application without sockets, so that a fuzz test can send many."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ SECONDS = 60
 
 
 class Answer(NamedTuple):
-    """What the application sent."""
+    """The response of the application."""
 
     status: int
     headers: dict[str, str]
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error, which must have OpenAI's form."""
+        """Returns the error. It must have OpenAI's form."""
         assert self.headers["content-type"] == "application/json"
         assert self.json.keys() == {"error"}
         error = self.json["error"]

@@ -1,4 +1,4 @@
-"""Helpers of the emulation tests: requests, and models that only write text."""
+"""Requests for the tests of emulation, and models that only write text."""
 
 from collections.abc import Sequence
 from typing import Any

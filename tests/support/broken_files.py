@@ -1,4 +1,4 @@
-"""Files that cannot be logs of runs, and disks that are full."""
+"""Files that are not run logs, and full disks."""
 
 import sqlite3
 from pathlib import Path
@@ -7,7 +7,7 @@ from windlass.runs.sqlite import SQLiteLog, database
 
 
 async def fill(log: SQLiteLog, room: int = 2) -> None:
-    """From now on the disk has room for this many more pages."""
+    """Limits the disk to this number of further pages."""
 
     def limit(connection: sqlite3.Connection) -> None:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()

@@ -1,7 +1,7 @@
 """One Chromium for the tests of a process, with reused pages, and models on them.
 
-A module that uses it says `pytestmark = IN_ONE_BROWSER`: its tests share an event loop, which is
-what a browser is bound to. The fixtures `chromium` and `model_on` are in conftest.py.
+A module that uses it sets `pytestmark = IN_ONE_BROWSER`. Its tests then share an event loop,
+because a browser belongs to one loop. The fixtures `chromium` and `model_on` are in conftest.py.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,7 +24,7 @@ from windlass.testing.script import Latch, Stepper
 CHROMIUM = Path("/usr/bin/chromium")
 _SHELL = Path("/usr/bin/chromium-headless-shell")
 HEADLESS = _SHELL if _SHELL.exists() else CHROMIUM
-"""The same engine without the windows of a browser, which cost more than most pages."""
+"""The same engine without windows, which cost more than most pages."""
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -42,7 +42,7 @@ MakeModel = Callable[..., AIStudioModel]
 
 
 class Chromium:
-    """A browser that lends its pages: a reused page costs half of a new one."""
+    """A browser whose pages are reused, because a reused page costs half of a new one."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -61,7 +61,7 @@ class Chromium:
         self._free.append(page)
 
     async def empty(self) -> None:
-        """Empties the pages that are not lent, so that they take no CPU time."""
+        """Empties the unused pages, so that they take no CPU time."""
         for page in self._free:
             if not page.is_closed():
                 await page.goto("about:blank")
@@ -87,9 +87,9 @@ async def started_chromium() -> AsyncIterator[Chromium]:
 
 
 class SharedReplica:
-    """One replica for one script after another: `with replica([call("f")]) as fake:`.
+    """One replica for several scripts, one after another: `with replica([call("f")]) as fake:`.
 
-    Its page stays open, and each conversation on it begins a new chat: quicker than a new page.
+    Its page stays open, and each conversation begins a new chat, which is faster than a new page.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ replica = SharedReplica()
 
 
 class LentPages:
-    """What a model takes for its browser: pages of the shared one."""
+    """The browser of a model: it uses pages of the shared browser."""
 
     def __init__(self, chromium: Chromium) -> None:
         self._chromium = chromium
@@ -134,9 +134,9 @@ class LentPages:
 def model_in(
     chromium: Chromium, url: str, name: str = "gemini-2.5-flash", **options: Any
 ) -> AIStudioModel:
-    """A model on an address; `model.own` is its part of the browser.
+    """Returns a model on an address. `model.own` is its part of the browser.
 
-    Waits between attempts take no time, and the patience with late calls is short.
+    Waits between attempts take no time, and waits for late calls are short.
     """
     own = LentPages(chromium)
     config = BrowserConfig(

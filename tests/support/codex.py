@@ -16,7 +16,7 @@ PACKAGES = ("@openai/codex@0.166.0",)
 
 
 class CodexTask(NamedTuple):
-    """The result of a task: Codex's own report, item by item."""
+    """The result of a task, as Codex reports it, item by item."""
 
     items: list[dict[str, Any]]
     usage: dict[str, int]
@@ -62,9 +62,9 @@ class Codex:
             assert main(words) == 0
 
     def does(self, task: str, *options: str, timeout: float = 120) -> CodexTask:
-        """Runs `codex exec` to its end, which must be a success."""
+        """Runs `codex exec`, and checks that it succeeds."""
         program = installed("codex", PACKAGES) / "@openai" / "codex" / "bin" / "codex.js"
-        # A container has no sandbox to nest another one in; the directory is a scratch one.
+        # Without a sandbox, which does not work in a container. The directory is temporary.
         words = ["exec", "--json", "--skip-git-repo-check", "-s", "danger-full-access"]
         done = subprocess.run(
             [str(NODE), str(program), *words, *options, task],

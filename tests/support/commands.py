@@ -1,4 +1,4 @@
-"""Commands of `windlass` as processes that are forked, instead of started with a new Python.
+"""Runs `windlass` commands in forked processes, which start faster than a new Python.
 
 `tests/cli/test_every_command.py` starts every command as a user does.
 """
@@ -12,7 +12,7 @@ from tests.support.forked import parent, serve
 
 
 class Command(subprocess.Popen[str]):
-    """`windlass` with these words, and the options of `Popen` that belong to pipes and places."""
+    """A process of `windlass` with these arguments. `options` are those of `Popen`."""
 
     def __init__(self, *words: str, **options: Any) -> None:
         super().__init__(words, encoding="utf-8", **options)
@@ -45,7 +45,7 @@ class Command(subprocess.Popen[str]):
 
 
 def finished(*words: str, input: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
-    """The output and the exit code of `windlass` with these words."""
+    """Runs `windlass` with these arguments, and returns its output and exit code."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with Command(*words, **pipes, **options) as process:
         out, error = process.communicate(input, timeout=120)

@@ -1,4 +1,4 @@
-"""Processes that are forked off one process, which has imported what they need.
+"""Forks processes from one parent process, which has imported what they need.
 
 Starting Python and importing Windlass takes longer than most of these processes live. A module that
 calls `serve` when it is the main module can be the parent: `Parent("tests.runs.processes")`.
@@ -22,7 +22,7 @@ POLL_SECONDS = 0.005
 
 
 class Parent:
-    """The test's end of the process that the others are forked off. It ends with this one."""
+    """The connection of the tests to the parent process, which exits with this process."""
 
     def __init__(self, module: str) -> None:
         self._lock = threading.Lock()
@@ -37,17 +37,17 @@ class Parent:
             )
 
     def fork(self, request: Any, *files: int) -> int:
-        """The id of a new process, which gets these files as 0, 1 and 2."""
+        """Forks a process with these files as 0, 1 and 2, and returns its id."""
         return self._answer({"do": request}, *files)
 
     def wait(self, process: int) -> int:
-        """The status of the process, when it has exited."""
+        """Waits until the process has exited, and returns its status."""
         while (status := self.status(process)) is None:
             time.sleep(POLL_SECONDS)
         return status
 
     def status(self, process: int) -> int | None:
-        """The status of the process as `os.waitpid` returns it, once, if it has exited."""
+        """Returns the status of an exited process as `os.waitpid` does, once; otherwise None."""
         return self._answer({"wait": process})
 
     def _answer(self, request: Any, *files: int) -> Any:
@@ -62,12 +62,12 @@ class Parent:
 
 @cache
 def parent(module: str) -> Parent:
-    """The parent that the tests of this process share."""
+    """Returns the parent process that the tests of this process share."""
     return Parent(module)
 
 
 def serve(run: Callable[[Any], None]) -> None:
-    """Forks a process for each request, and runs it there, until the tests have ended."""
+    """Executes each request in a forked process, until the tests have ended."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         while True:

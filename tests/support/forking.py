@@ -1,4 +1,4 @@
-"""Runs the tests in processes that are forked when all tests have been collected: `--forks 4`.
+"""Collects the tests once and runs them in forked processes: `--forks 4`.
 
 Imports and collection take ten seconds. A forked worker has both already, while every worker of
 pytest-xdist would repeat them. Workers ask for whole files, because the tests of a file share a
@@ -44,11 +44,11 @@ class Worker:
     number: int
     process: BaseProcess
     tests: list[int] = field(default_factory=list[int])
-    """The tests that it has been given and has not reported."""
+    """The assigned tests that it has not reported yet."""
 
 
 class Workers:
-    """The main process: it gives files to the workers and passes their reports to pytest."""
+    """The workers, in the main process: assigns files, and passes their reports to pytest."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
@@ -125,7 +125,7 @@ class Workers:
         self._hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
     def _stop(self) -> None:
-        """Tells the workers to end after their current test."""
+        """Makes the workers exit after their current test."""
         for channel in self._workers:
             try:
                 channel.send(None)
@@ -153,7 +153,7 @@ class Workers:
 
 
 class Record:
-    """What a worker's plugins report about the current test."""
+    """The reports of a worker's plugins about the current test."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -178,7 +178,7 @@ class Record:
 
 
 def _work(session: pytest.Session, number: int, channel: Connection) -> None:
-    """The life of a worker."""
+    """Runs a worker until there are no more tests."""
     _separate(session.config, number)
     record = Record(session.config)
     session.config.pluginmanager.unregister(name="terminalreporter")
@@ -203,7 +203,7 @@ def _work(session: pytest.Session, number: int, channel: Connection) -> None:
 
 
 def _given(channel: Connection) -> Iterator[int]:
-    """The tests that the main process assigns, a file at a time."""
+    """Yields the tests that the main process assigns, one file at a time."""
     while True:
         channel.send(None)
         tests = channel.recv()
@@ -213,7 +213,7 @@ def _given(channel: Connection) -> Iterator[int]:
 
 
 def _separate(config: pytest.Config, number: int) -> None:
-    """Gives the worker its own files, where pytest has opened them before the fork."""
+    """Opens the worker's own files in place of those that pytest opened before the fork."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     capture.stop_global_capturing()
     capture.start_global_capturing()

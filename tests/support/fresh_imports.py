@@ -20,7 +20,7 @@ SKIPPED = ("__init__", "__main__")
 
 
 def import_package(folder: Path, name: str) -> int:
-    """Imports the package, and each module in it in a fork; how many could be imported."""
+    """Imports the package, and each of its modules in a fork. Returns how many were imported."""
     import_module(name)
     imported = 1
     for path in sorted(folder.iterdir()):
@@ -33,9 +33,9 @@ def import_package(folder: Path, name: str) -> int:
 
 
 def in_fork(name: str, work: Callable[..., object], *given: object) -> int:
-    """Calls `work` in a child process; how many modules it imported.
+    """Calls `work` in a child process, and returns how many modules it imported.
 
-    A failure is none, and its traceback is printed.
+    Returns 0 after a failure, whose traceback is printed.
     """
     reading, writing = os.pipe()
     if child := os.fork():

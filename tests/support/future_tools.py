@@ -1,4 +1,4 @@
-"""Functions whose hints are text."""
+"""Functions whose type hints are strings."""
 
 from __future__ import annotations
 

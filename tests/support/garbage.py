@@ -1,4 +1,4 @@
-"""Counts the garbage of a piece of work: reference cycles that nothing uses."""
+"""Counts the garbage of a piece of work: unused reference cycles."""
 
 import gc
 from collections import Counter
@@ -9,7 +9,7 @@ TIMES = 10
 
 
 class Left:
-    """The objects, by type, that each repetition has left behind."""
+    """The number of objects that each repetition has left, by type."""
 
     def __init__(self) -> None:
         self.each: dict[str, int] = {}
@@ -17,9 +17,10 @@ class Left:
 
 @contextmanager
 def without_collector() -> Iterator[Left]:
-    """Runs the block `TIMES` times without collections; what is found afterwards is garbage.
+    """Turns the garbage collector off for the block, and counts the garbage afterwards.
 
-    Less than one object for each repetition is not counted: other threads are at work too.
+    The block repeats its work `TIMES` times. Less than one object for each repetition does not
+    count, because other threads are working too.
     """
     left = Left()
     gc.collect()
@@ -38,7 +39,7 @@ def without_collector() -> Iterator[Left]:
 
 
 async def garbage_of(work: Callable[[], Awaitable[object]]) -> dict[str, int]:
-    """The garbage of each repetition of `work`. The first one does not count: it fills caches."""
+    """Returns the garbage of a repetition of `work`, without the first, which fills caches."""
     await work()
     with without_collector() as left:
         for _ in range(TIMES):
@@ -47,7 +48,7 @@ async def garbage_of(work: Callable[[], Awaitable[object]]) -> dict[str, int]:
 
 
 def garbage_of_sync(work: Callable[[], object]) -> dict[str, int]:
-    """The same for work that does not await."""
+    """Returns the same for sync work."""
     work()
     with without_collector() as left:
         for _ in range(TIMES):

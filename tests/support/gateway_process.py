@@ -1,4 +1,4 @@
-"""`windlass serve` as a process that is killed and started again, on one port and one log."""
+"""Runs `windlass serve` as a process that tests kill and restart, on one port and one log."""
 
 from pathlib import Path
 

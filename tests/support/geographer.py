@@ -43,7 +43,7 @@ class Done(NamedTuple):
 
 
 class Geographer:
-    """The agent, at work over a gateway."""
+    """The agent, which uses a gateway."""
 
     def __init__(self, agent: Agent[Any]) -> None:
         self._agent = agent

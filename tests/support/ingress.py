@@ -1,4 +1,4 @@
-"""The gateway's wires as a client sees them: requests, answers and errors in the form of each."""
+"""The gateway's wires as clients see them: the form of requests, answers and errors."""
 
 import base64
 import json
@@ -24,36 +24,36 @@ RING = FunctionDeclaration(
 
 
 class Seen(NamedTuple):
-    """What a client reads in an answer, in the words of no wire."""
+    """The content of an answer, independent of the wire."""
 
     text: str
     thoughts: str
     calls: list[tuple[str, Body]]
     finish: str
     turn: Any
-    """The answer as it goes into the next request."""
+    """The answer in the form of the next request."""
 
 
 class Failure(NamedTuple):
-    """What a client reads in an error. `code` is the field by which it decides what to do."""
+    """The content of an error. `code` is the field by which a client decides what to do."""
 
     code: str
     message: str
 
 
 def data_lines(stream: bytes) -> list[str]:
-    """The data of each event of a stream."""
+    """Returns the data of each event of a stream."""
     lines = stream.decode().splitlines()
     return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
 
 
 class Ingress:
-    """One wire. `finish` is `stop`, `calls`, `length` or `refusal`."""
+    """A wire. The `finish` of an answer is `stop`, `calls`, `length` or `refusal`."""
 
     name = ""
 
     def request(self, model: str, said: Sequence[Any], **wanted: Any) -> tuple[str, Body]:
-        """The path and the body. `wanted`: `tools` (declarations), `schema`, `stream`."""
+        """Returns the path and the body. `wanted`: `tools` (declarations), `schema`, `stream`."""
         raise NotImplementedError
 
     def user(self, text: str, image: bool = False) -> Any:
@@ -63,19 +63,19 @@ class Ingress:
         raise NotImplementedError
 
     def read_stream(self, stream: bytes) -> Seen:
-        """What a client puts together from a stream, which must have the form of the wire."""
+        """Joins a stream, as a client does. The stream must have the form of the wire."""
         raise NotImplementedError
 
     def error(self, body: Body) -> Failure:
-        """The error in the body of a refused request."""
+        """Returns the error in the body of a refused request."""
         raise NotImplementedError
 
     def stream_error(self, stream: bytes) -> Failure:
-        """The error that ends a stream."""
+        """Returns the error that ends a stream."""
         raise NotImplementedError
 
     def results(self, seen: Seen, results: Sequence[str]) -> list[Any]:
-        """The turn and the results of its calls, as messages."""
+        """Returns the turn and the results of its calls, as messages."""
         raise NotImplementedError
 
 

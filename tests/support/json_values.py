@@ -1,4 +1,4 @@
-"""Random JSON: any at all, and any that satisfies a schema."""
+"""Random JSON values: any value, and values that match a schema."""
 
 import datetime
 from typing import Any
@@ -29,7 +29,7 @@ _PATTERNS = {r"^-?[0-9]{1,18}$": st.integers(-(10**17), 10**17).map(str)}
 
 
 def values_of(schema: dict[str, Any], root: dict[str, Any] | None = None) -> st.SearchStrategy[Any]:
-    """JSON that satisfies the schema, of those keywords that our declarations use."""
+    """Returns a strategy for values that match the schema. Supports the keywords of our tools."""
     root = schema if root is None else root
     if "$ref" in schema:
         target = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
@@ -99,7 +99,7 @@ def _arrays(schema: dict[str, Any], root: dict[str, Any]) -> st.SearchStrategy[A
 
 
 def _sameness(value: Any) -> Any:
-    """1 and 1.0 are one number to JSON Schema; true is none."""
+    """For JSON Schema, 1 and 1.0 are the same number, and true is no number."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
 
 

@@ -1,6 +1,6 @@
-"""Tools that record their starts and ends, each in its own ledger.
+"""Tools that record their starts and ends, each in its own file (ledger).
 
-The killed gateway loads this file. A ledger shows what really happened, whatever the gateway knows.
+The killed gateway loads this module. A ledger shows what really happened.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ LEDGERS = Path(os.environ["WINDLASS_CRASH_LEDGERS"])
 
 
 def note(what: str, context: ToolContext) -> None:
-    """One line in one write, which a kill cannot cut."""
+    """Writes a line in one write, which a kill cannot interrupt."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     ledger = os.open(LEDGERS / f"{context.name}.txt", flags, 0o600)
     try:
@@ -39,7 +39,7 @@ def take_in_a_thread(seconds: float, context: ToolContext) -> str:
 
 @tool(idempotent=True)
 async def look(seconds: float, context: ToolContext) -> str:
-    """Changes nothing, so it may begin while the turn still arrives."""
+    """Has no effect, so it may start before the turn is complete."""
     return await take(seconds, context)
 
 
@@ -51,25 +51,25 @@ def read(seconds: float, context: ToolContext) -> str:
 
 @tool
 async def pay(seconds: float, context: ToolContext) -> str:
-    """Must not happen twice: the model learns if it may have happened."""
+    """Must not run twice: the model reads that the effect is unknown."""
     return await take(seconds, context)
 
 
 @tool(serial=True)
 def sign(seconds: float, context: ToolContext) -> str:
-    """The same, with nothing beside it."""
+    """The same, while no other call runs."""
     return take_in_a_thread(seconds, context)
 
 
 @tool(on_interrupt="retry")
 def book(seconds: float, context: ToolContext) -> str:
-    """Has a key against doing it twice."""
+    """May be retried with the same key."""
     return take_in_a_thread(seconds, context)
 
 
 @tool(on_interrupt="fail")
 async def launch(seconds: float, context: ToolContext) -> str:
-    """If it may have happened, the run must end."""
+    """If it was interrupted, the run must end."""
     return await take(seconds, context)
 
 

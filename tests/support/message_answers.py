@@ -1,4 +1,4 @@
-"""What the tests of the Messages wire share: runs, their streams, and Anthropic's own reader."""
+"""Shared by the tests of the Messages wire: runs, their streams, and the SDK's reader."""
 
 import asyncio
 import functools
@@ -57,7 +57,7 @@ async def ran(script: Any, **options: Any) -> tuple[list[RunEvent], Reply]:
 
 
 class Written:
-    """A run as both forms of an answer."""
+    """An answer in both forms, stream and body."""
 
     def __init__(self, events: list[RunEvent], reply: Reply, form: Form = DEFAULT_FORM) -> None:
         ids = CallIds("run_0123456789abcdef01234567")
@@ -74,12 +74,12 @@ class Written:
 
     @property
     def read(self) -> dict[str, Any]:
-        """The message that Anthropic's SDK puts together from the stream."""
+        """Returns the message that Anthropic's SDK builds from the stream."""
         return final_message(self.stream)
 
 
 def sse_events(stream: bytes) -> Iterator[dict[str, Any]]:
-    """The data of each event, which repeats the name of its event."""
+    """Returns the data of each event. The data repeats the name of its event."""
     *blocks, rest = stream.split(b"\n\n")
     assert rest == b""
     for block in blocks:
@@ -90,7 +90,7 @@ def sse_events(stream: bytes) -> Iterator[dict[str, Any]]:
 
 
 class _Answers:
-    """A transport whose requests all get the answer that is set."""
+    """A transport that returns the same answer to every request."""
 
     def __init__(self) -> None:
         self.response = httpx2.Response(200)
@@ -111,7 +111,7 @@ def _sdk() -> "tuple[anthropic.Anthropic, _Answers]":
 def client_reading(
     content: bytes, status: int = 200, content_type: str = "text/event-stream"
 ) -> "anthropic.Anthropic":
-    """Anthropic's SDK, whose requests all get this answer."""
+    """Returns Anthropic's SDK. Each of its requests gets this answer."""
     client, answers = _sdk()
     headers = {"content-type": content_type, "request-id": "req_1"}
     answers.response = httpx2.Response(status, headers=headers, content=content)
@@ -128,14 +128,14 @@ def final_message(stream: bytes) -> dict[str, Any]:
 
 
 def without_nulls(value: Any) -> Any:
-    """The fields that have a value: the SDK adds those that it knows."""
+    """Returns the fields that have a value, because the SDK adds empty fields."""
     if isinstance(value, dict):
         return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
     return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def check_order(events: list[dict[str, Any]]) -> None:
-    """The rules that break clients: one start, blocks in order and one at a time, one end."""
+    """Checks the order that clients need: one start, one block after another, one end."""
     kinds = [event["type"] for event in events if event["type"] != "ping"]
     assert kinds[0] == "message_start"
     assert kinds[-2:] == ["message_delta", "message_stop"]

@@ -1,4 +1,4 @@
-"""A gateway over a scripted model, asked through Anthropic's Messages API without a socket."""
+"""A gateway with a scripted model, used over Anthropic's Messages API without a socket."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -108,12 +108,12 @@ def texts(message: Body) -> str:
 
 
 def read(stream: bytes) -> Body:
-    """The message that Anthropic's SDK puts together from a stream, without empty fields."""
+    """Returns the message that Anthropic's SDK builds from a stream, without empty fields."""
     return without_nulls(final_message(stream))
 
 
-def alike(message: Body) -> Any:
-    """The message without what differs between two runs: ids become their number."""
+def without_ids(message: Body) -> Any:
+    """Returns the message with numbers in place of ids, so that two runs can be compared."""
     known: dict[str, str] = {}
 
     def number(value: Any) -> Any:
@@ -133,7 +133,7 @@ def alike(message: Body) -> Any:
     return without_nulls(number(json.loads(json.dumps(message))))
 
 
-def told(messages: Iterable[Message]) -> list[tuple[Any, ...]]:
+def calls_and_results(messages: Iterable[Message]) -> list[tuple[Any, ...]]:
     """The calls and results in a conversation, in order."""
     facts: list[tuple[Any, ...]] = []
     for message in messages:

@@ -1,4 +1,4 @@
-"""What the tests of the models share: turns asked and collected, a server of raw bytes, waits."""
+"""Shared by the tests of the models: turns, a server that sends raw bytes, and waits."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,13 +21,13 @@ WEATHER = FunctionDeclaration(
 
 
 async def turn(model: Model, request: ModelRequest = HELLO) -> list[ModelEvent]:
-    """All events of one turn."""
+    """Returns all events of one turn."""
     async with model.stream(request) as events:
         return [event async for event in events]
 
 
 def decoded(decoder: TurnDecoder, *payloads: bytes) -> list[ModelEvent]:
-    """The events of these streamed payloads and of their end."""
+    """Returns the events of these streamed payloads and of their end."""
     events = [event for payload in payloads for event in decoder.feed(payload)]
     return [*events, *decoder.finish()]
 
@@ -41,13 +41,13 @@ def thoughts(events: list[ModelEvent]) -> str:
 
 
 def called(events: list[ModelEvent]) -> list[tuple[str, str]]:
-    """Name and argument text of every call."""
+    """Returns the name and the argument text of every call."""
     ended = [event.call for event in events if isinstance(event, ToolCallEnded)]
     return [(call.name, call.json) for call in ended]
 
 
 def end(events: list[ModelEvent]) -> TurnEnded:
-    """The last event, which is the only one of its kind."""
+    """Returns the last event. There must be no other of its kind."""
     ends = [event for event in events if isinstance(event, TurnEnded)]
     assert ends == events[-1:]
     return ends[0]
@@ -107,18 +107,18 @@ async def raw_server(*answers: bytes, hold: bool = False) -> AsyncIterator[RawSe
 
 
 def http(body: bytes, content_type: str = "application/json", status: str = "200 OK") -> bytes:
-    """An HTTP answer with a length."""
+    """Returns an HTTP response with a length."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}"
     return f"{head}\r\n\r\n".encode() + body
 
 
-def unended(body: bytes, content_type: str = "text/event-stream") -> bytes:
-    """The beginning of a chunked answer; its end never comes."""
+def unfinished_response(body: bytes, content_type: str = "text/event-stream") -> bytes:
+    """Returns the beginning of a chunked response without its end."""
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
     return head.encode() + f"{len(body):x}\r\n".encode() + body + b"\r\n"
 
 
 def splits(data: bytes, cuts: list[int]) -> list[bytes]:
-    """The data in pieces, cut at these places."""
+    """Splits the data at these positions."""
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     return [data[start:stop] for start, stop in pairwise(places)]

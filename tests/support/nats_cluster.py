@@ -1,4 +1,4 @@
-"""A cluster of three NATS servers on this machine; any of them can be killed."""
+"""A cluster of three NATS servers on this machine. Tests can kill each of them."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ BUCKETS = ("RUNS", "OPEN", "LEASES", "ORDERS")
 
 
 class NatsCluster:
-    """Use it as `async with`. The servers' data stays in `home` when one is killed."""
+    """Use it as `async with`. The data of a killed server stays in `home`."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -70,7 +70,7 @@ class NatsCluster:
         return self._servers[number].process_id
 
     async def leader(self) -> int:
-        """The server that leads the stream of events, waited for if there is none."""
+        """Returns the server that leads the stream of events. Waits until there is one."""
         return (await self._members(STREAM))[0]
 
     async def whole(self) -> None:
@@ -80,7 +80,7 @@ class NatsCluster:
                 await asyncio.sleep(0.2)
 
     async def _members(self, stream: str) -> tuple[int, int]:
-        """Who leads the stream, and how many others are up to date."""
+        """Returns the leader of the stream, and how many other servers are up to date."""
         connection = await connect(self.servers, "drill", {"error_cb": _ignore})
         try:
             while True:
@@ -99,7 +99,7 @@ class NatsCluster:
 
 @contextlib.asynccontextmanager
 async def full_stream(servers: list[str]) -> AsyncIterator[None]:
-    """The stream of events takes no new ones meanwhile, as if it had reached a limit of bytes."""
+    """Makes the stream refuse new events during the block, as if it had reached its byte limit."""
     connection = await connect(servers, "drill", {"error_cb": _ignore})
     try:
         await _limit(connection, full=True)
@@ -110,7 +110,7 @@ async def full_stream(servers: list[str]) -> AsyncIterator[None]:
 
 
 async def _limit(connection: Connection, *, full: bool) -> None:
-    """Repeated until it succeeds: a cluster may be electing a leader."""
+    """Sets the limit. Repeats the request, because the cluster may be electing a leader."""
     js = connection.jetstream(2.0)
     while True:
         try:

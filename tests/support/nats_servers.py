@@ -19,8 +19,8 @@ DOCUMENTED = re.search(
 assert DOCUMENTED is not None
 
 
-def held_to(session: str) -> str:
-    """The permissions that the documentation gives to the workers of a session."""
+def session_permissions(session: str) -> str:
+    """Returns the permissions for the workers of a session, as in the documentation."""
     assert DOCUMENTED is not None
     return re.sub(r"\bA\b", session, DOCUMENTED[1])
 
@@ -29,8 +29,8 @@ PERMISSIONS = f"""
 authorization {{
   users = [
     {{ user: gateway, password: g, permissions: {{ publish: ">", subscribe: ">" }} }}
-    {{ user: a, password: a, permissions: {{ {held_to("A")} }} }}
-    {{ user: b, password: b, permissions: {{ {held_to("B")} }} }}
+    {{ user: a, password: a, permissions: {{ {session_permissions("A")} }} }}
+    {{ user: b, password: b, permissions: {{ {session_permissions("B")} }} }}
   ]
 }}
 """
@@ -52,13 +52,13 @@ def nats_server() -> Iterator[NatsServer]:
 
 @pytest.fixture(scope="session")
 def guarded_server() -> Iterator[NatsServer]:
-    """With users that are restricted to their sessions."""
+    """Starts a server with users that are restricted to their sessions."""
     yield from _server(PERMISSIONS)
 
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a process that has exited: no one waits two seconds for its answer to a ping."""
+    """Shortens the wait for the ping of an exited process, which takes two seconds."""
     monkeypatch.setattr(leases, "GRACE_SECONDS", 0.0)
 
 
@@ -69,13 +69,13 @@ def nats(nats_server: NatsServer) -> str:
 
 @pytest.fixture
 def session() -> str:
-    """A session that no other test has."""
+    """Returns a session that no other test uses."""
     return f"s-{secrets.token_hex(4)}"
 
 
 @pytest.fixture
 async def bridge_of(nats: str) -> AsyncIterator[Callable[..., Bridge]]:
-    """Bridges, closed at the end."""
+    """Creates bridges, and closes them at the end."""
     made: list[Bridge] = []
 
     def make(servers: str = nats, **options: object) -> Bridge:
@@ -89,7 +89,7 @@ async def bridge_of(nats: str) -> AsyncIterator[Callable[..., Bridge]]:
 
 @pytest.fixture
 async def wire(nats: str) -> AsyncIterator[Connection]:
-    """A plain connection, for workers that break the rules."""
+    """A plain connection, for workers that violate the protocol."""
     connection = await connect(nats, "test", {})
     yield connection
     await connection.close()

@@ -34,8 +34,10 @@ STARTS_A_PROCESS = frozenset(
 
 
 class NotQuick(BaseException):
-    """A test starts a process or loads weights. The tested code cannot hide it by `except
-    Exception`."""
+    """A test starts a process or loads weights.
+
+    It is no `Exception`, so the tested code cannot catch it by accident.
+    """
 
 
 def mark_by_fixtures(items: list[pytest.Item]) -> None:
@@ -50,7 +52,7 @@ def is_quick(item: pytest.Item) -> bool:
 
 
 def has_quick_tests(path: Path) -> bool:
-    """False if all tests of a file are marked. The file is not imported then."""
+    """Whether a file has a test without a mark. A file without one is not imported."""
     return _MARKS_OF_A_FILE.search(path.read_text("utf-8")) is None
 
 

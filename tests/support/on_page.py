@@ -1,4 +1,4 @@
-"""The scripts of the loop's tests, played on the replica of the AI Studio page in a real browser.
+"""Plays the scripts of the loop's tests on the replica of the AI Studio page, in a real browser.
 
 A browser belongs to one event loop, and each of those tests has its own: the browser lives in a
 thread, where one page is used for test after test.
@@ -30,7 +30,7 @@ QUICK = Patience(quiet=0.03, late_call=0.03)
 
 
 class BrowserThread:
-    """`with BrowserThread() as thread:` is a browser in a thread with its own event loop."""
+    """A browser in a thread with its own event loop: `with BrowserThread() as thread:`."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -52,8 +52,8 @@ class BrowserThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
 
-class Elsewhere:
-    """A model of another event loop, for whichever loop asks it."""
+class ModelOfOtherLoop:
+    """Makes a model of one event loop usable from any other."""
 
     def __init__(self, model: Model, loop: asyncio.AbstractEventLoop) -> None:
         self._model, self._loop = model, loop
@@ -64,7 +64,7 @@ class Elsewhere:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
-        """Leaving it cancels the request there, and waits until that has been cleaned up."""
+        """Cancels the request when it is left, and waits until the request is cleaned up."""
         here, ended = asyncio.get_running_loop(), Latch()
         heard: asyncio.Queue[ModelEvent | Exception | None] = asyncio.Queue()
         tasks: list[asyncio.Task[None]] = []
@@ -105,7 +105,7 @@ async def _heard(
 
 
 class Stage:
-    """A replica and a page of it, for one script after another."""
+    """A replica with one page, for several scripts, one after another."""
 
     def __init__(self, thread: BrowserThread) -> None:
         self._thread = thread
@@ -135,7 +135,7 @@ class Stage:
         return model_in(self._thread.chromium, self.fake.url, patience=QUICK, attempts=1, pages=2)
 
     def play(self, script: Any) -> "PageModel":
-        self._playing = PageModel(script, Elsewhere(self.model, self._thread.loop))
+        self._playing = PageModel(script, ModelOfOtherLoop(self.model, self._thread.loop))
         return self._playing
 
     def _step(self) -> Any:
@@ -168,7 +168,7 @@ class PageModel:
     async def aclose(self) -> None: ...
 
     def step(self) -> Any:
-        """The step that answers the last request."""
+        """Returns the step that answers the last request."""
         step = self._stepper.next(self.requests[-1])
         self._calls = _calls_in(step)
         return step

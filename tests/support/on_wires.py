@@ -1,4 +1,4 @@
-"""The scripts of the loop's tests, played by the fake service of each wire of models."""
+"""Plays the scripts of the loop's tests with the fake service of each wire."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -23,7 +23,7 @@ TARGETS: dict[str, tuple[str, Callable[..., FakeUpstream]]] = {
 
 
 class WireStage:
-    """A fake service of one wire, for one script after the other."""
+    """A fake service of one wire, for several scripts, one after another."""
 
     def __init__(self, wire: str) -> None:
         self._target, fake = TARGETS[wire]
@@ -71,7 +71,7 @@ class WireModel:
         await self._model.aclose()
 
     def step(self) -> Any:
-        """What answers the last request."""
+        """Returns the step that answers the last request."""
         return self._stepper.next(self.requests[-1])
 
     @asynccontextmanager

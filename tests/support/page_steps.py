@@ -38,14 +38,14 @@ def steps_of(page: str) -> Iterator[Step]:
 
 
 def tab_of(page: str, title: str) -> str:
-    """The text of one tab."""
+    """Returns the text of one tab."""
     _, _, rest = page.partition(f'=== "{title}"\n')
     assert rest, f"no tab {title!r}"
     return re.split(r"^(?===|\S)", rest, maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def commands_of(text: str) -> list[str]:
-    """The commands of a block, with their continuation lines and the lines of quoted texts."""
+    """Returns the commands of a block, with their continuation lines and quoted lines."""
     commands: list[str] = []
     begun = ""
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
@@ -93,7 +93,7 @@ class Follower:
             server.communicate(timeout=WAIT_SECONDS)
 
     def follow(self, page: str) -> None:
-        """Raises `AssertionError` if a command fails or prints something else than the page."""
+        """Raises `AssertionError` if a command fails or its output is not that of the page."""
         printed = ""
         for step in steps_of(page):
             if step.title == "Output":
@@ -157,7 +157,7 @@ class Follower:
 
 
 def environment_of(programs: Path, home: Path, **variables: str) -> dict[str, str]:
-    """A clean environment: the programs of one folder first, and no keys of the tester."""
+    """Returns an environment with the programs of one folder first, and without your own keys."""
     return {
         "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
         "HOME": str(home),

@@ -56,7 +56,7 @@ class PlainTextModel:
 
 
 def _written(step: Any) -> Any:
-    """The step with its calls as text."""
+    """Returns the step with its calls as text."""
     match step:
         case Turn():
             _calls.set(step.calls)
@@ -71,14 +71,14 @@ def _written(step: Any) -> Any:
 
 
 def _in_words(call: FunctionCall) -> str:
-    """As the prompt asks for it, though the arguments may be broken."""
+    """Returns the call in the format of the prompt. The arguments may be invalid."""
     return f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.json}}}\n</tool_call>'
 
 
 async def with_ids(
     events: AsyncIterator[ModelEvent], written: Callable[[], tuple[FunctionCall, ...]]
 ) -> AsyncIterator[ModelEvent]:
-    """The events with the ids that the script gave to its calls."""
+    """Yields the events with the call ids of the script."""
     async for event in events:
         calls = written()
         match event:

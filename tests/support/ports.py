@@ -1,4 +1,4 @@
-"""Ports for servers that a test starts, kills and starts again at the same address."""
+"""Ports for servers that a test kills and restarts at the same address."""
 
 import contextlib
 import random
@@ -10,7 +10,7 @@ _RESERVED: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A port below the range of outgoing connections, which no other test process takes."""
+    """Returns a port below those of outgoing connections, which no other test process uses."""
     while True:
         port = _CHOICE.randint(20_000, 32_000)
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:

@@ -27,14 +27,14 @@ def get_weather(city: str, unit: str = "celsius") -> dict[str, str]:
 
 @tool
 async def count_to(number: int, context: ToolContext) -> str:
-    """Counts, and tells of it."""
+    """Counts, and reports its progress."""
     for step in range(1, number + 1):
         context.progress(step / number, f"step {step}")
     return context.call_key
 
 
 def waiting_once(begun: asyncio.Event) -> Tool:
-    """A tool that sets `begun`, and does not return the first time."""
+    """Returns a tool that sets `begun`. Its first call never returns."""
 
     @tool(idempotent=True)
     async def wait() -> str:
@@ -48,7 +48,7 @@ def waiting_once(begun: asyncio.Event) -> Tool:
 
 
 @tool
-def out_of_luck() -> str:
+def always_failing() -> str:
     """Fails."""
     raise ToolError("no luck today")
 
@@ -57,7 +57,7 @@ async def spec_named(bridge: Bridge, session: str, name: str) -> ToolSpec:
     return next(spec for spec in await bridge.specs(session) if spec.name == name)
 
 
-async def weather_of_the_gone(bridge: Bridge, nats: str, session: str) -> ToolSpec:
+async def weather_of_exited_worker(bridge: Bridge, nats: str, session: str) -> ToolSpec:
     """`get_weather` of a worker that has exited."""
     async with Worker([get_weather], nats=nats, session=session):
         spec = await spec_named(bridge, session, "get_weather")
@@ -73,7 +73,7 @@ class WorkerProcess:
         self._process = process
 
     async def line(self) -> str:
-        """The next line that one of its tools has written."""
+        """Returns the next line that one of its tools has written."""
         assert self._process.stdout is not None
         return (await self._process.stdout.readline()).decode().strip()
 

@@ -19,7 +19,7 @@ async def posted(place: Place, given: Any, path: str = PATH, **fields: Any) -> A
 
 
 async def respond(place: Place, given: Any, **fields: Any) -> Body:
-    """The response object to an input."""
+    """Returns the response to an input."""
     answer = await posted(place, given, **fields)
     assert answer.status == 200, answer
     return answer.json
@@ -88,19 +88,19 @@ def kinds(response: Body) -> list[str]:
 
 
 def text_of(response: Body) -> str:
-    """The text of all its messages."""
+    """Returns the text of all messages."""
     messages = [item for item in response["output"] if item["type"] == "message"]
     return "".join(part["text"] for item in messages for part in item["content"])
 
 
 def item_of(response: Body, kind: str) -> Body:
-    """Its only item of this type."""
+    """Returns the only item of this type."""
     [found] = [item for item in response["output"] if item["type"] == kind]
     return found
 
 
 def is_stored(file: Path, words: str) -> bool:
-    """Whether the words are anywhere in the file of runs, or in its journal."""
+    """Whether the text is anywhere in the file of runs, or in its journal."""
     found = b"".join(
         each.read_bytes() for each in file.parent.iterdir() if each.name.startswith(file.name)
     )
@@ -108,7 +108,7 @@ def is_stored(file: Path, words: str) -> bool:
 
 
 def run_count(file: Path) -> int:
-    """The number of stored runs. The file is made when the first run is stored."""
+    """Returns the number of stored runs. The file is created with the first run."""
     if not file.exists():
         return 0
     with closing(sqlite3.connect(file)) as connection:

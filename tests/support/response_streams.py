@@ -1,4 +1,4 @@
-"""What the tests of the Responses wire share: runs, their streams, and the official types."""
+"""Shared by the tests of the Responses wire: runs, their streams, and the official types."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
@@ -99,7 +99,7 @@ def streamed(
     problem: Problem | None = None,
     **options: Any,
 ) -> bytes:
-    """The stream of a run, fed event by event."""
+    """Returns the stream of a run, encoded event by event."""
     encoder = ResponseEncoder(
         head_of(asked), offered(asked, server), CallIds(RUN), form_of(asked, **options), after=after
     )
@@ -148,7 +148,7 @@ def checked(stream: bytes) -> dict[str, Any]:
 
 
 def check_specified(event: dict[str, Any]) -> None:
-    """Checks an event against Open Responses, if that specifies all its items."""
+    """Checks an event against Open Responses, if it specifies all items of the event."""
     kind = SPECIFIED.get(event["type"])
     items = [event["item"]] if "item" in event else event.get("response", {}).get("output", [])
     tools = event.get("response", {}).get("tools", [])
@@ -161,7 +161,7 @@ def check_specified(event: dict[str, Any]) -> None:
 
 
 def check_order(events: list[dict[str, Any]]) -> None:
-    """Every item is added once, in the order of the output, and done once."""
+    """Checks that every item is added once, in the order of the output, and done once."""
     added = [e["output_index"] for e in events if e["type"] == "response.output_item.added"]
     done = [e["output_index"] for e in events if e["type"] == "response.output_item.done"]
     assert added == list(range(len(added)))
@@ -169,7 +169,7 @@ def check_order(events: list[dict[str, Any]]) -> None:
 
 
 def check_deltas(events: list[dict[str, Any]]) -> None:
-    """The deltas of a text or of arguments make up the whole that follows them."""
+    """Checks that the deltas of a text or of arguments join to the value that follows them."""
     said: dict[tuple[Any, ...], str] = {}
     for event in events:
         kind, _, step = event["type"].rpartition(".")

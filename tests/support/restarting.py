@@ -1,4 +1,4 @@
-"""Gateways over one file of runs: one after another, as after a restart, or side by side."""
+"""Gateways on one file of runs: one after another, as after a restart, or at the same time."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ SERVED = config_of(ModelConfig(name="m", target="scripted/model", tools=("lookup
 
 
 class Place:
-    """One gateway, and a client of it."""
+    """A gateway with a client."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Place:
         return answer.json["id"]
 
     async def ask(self, prompt: str, *more: Body, **fields: Any) -> Body:
-        """The message that a chat completion answers with."""
+        """Sends a chat completion, and returns the message of the answer."""
         answer = await post(self.app, asking(prompt, *more, **fields))
         assert answer.status == 200, answer
         return answer.json["choices"][0]["message"]
@@ -77,7 +77,7 @@ class Place:
         return answer.body
 
     async def ended(self, run_id: str) -> Body:
-        """The run, when it has ended."""
+        """Waits until the run has ended, and returns it."""
         await self.events(run_id)
         return await self.show(run_id)
 
@@ -95,7 +95,7 @@ class Place:
         return await self.gateway.resume()
 
     async def crash(self) -> None:
-        """Simulates a kill: the log stays as it is, and nothing continues."""
+        """Simulates a kill: nothing continues, and the log stays unchanged."""
         assert self.gateway.service.log is not None
         await self.gateway.service.log.aclose()
         for run in self.gateway.runs.running():
@@ -131,7 +131,7 @@ async def places_on(file: Path) -> AsyncIterator[Places]:
 
 
 def names(events: bytes) -> list[str]:
-    """The names of the events in a stream."""
+    """Returns the names of the events in a stream."""
     lines = events.decode().splitlines()
     return [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
 
@@ -142,5 +142,5 @@ def data(events: bytes) -> list[Body]:
 
 
 def content(run: Body) -> str:
-    """The answer of an ended run."""
+    """Returns the answer of an ended run."""
     return run["response"]["choices"][0]["message"]["content"]

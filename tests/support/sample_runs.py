@@ -1,4 +1,4 @@
-"""Runs and events to put into logs: one of every kind, and odd ones."""
+"""Runs and events for logs: one of every kind, and unusual ones."""
 
 from typing import Any
 
@@ -78,14 +78,14 @@ EVERY_KIND: tuple[RunEvent, ...] = (
 
 
 class Surly:
-    """A value that fails when it is read."""
+    """A value that raises an error when it is read."""
 
     def __str__(self) -> str:
         raise RuntimeError("leave me alone")
 
 
 def odd_progress() -> list[Any]:
-    """Values that tools may pass to `report`, against its documentation."""
+    """Values that a tool may pass to `report` although its documentation forbids them."""
     around: list[Any] = []
     around.append(around)
     return [
@@ -130,7 +130,7 @@ async def kept(log: MemoryLog, *events: RunEvent) -> None:
 async def ended_run(
     log: RunLog, run_id: str = "run_1", created: float = 1_000.0, **fields: Any
 ) -> None:
-    """A short run, from beginning to end."""
+    """Stores a short run, from its start to its end."""
     run = begin(log, run_id, created, **fields)
     await kept(run, RunStarted(run_id, "scripted/model", ()), TextDelta("hi"), RunEnded("answer"))
 

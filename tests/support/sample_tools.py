@@ -1,4 +1,4 @@
-"""Functions of every kind of signature that tools are made from."""
+"""Functions with every kind of signature, for tools."""
 
 import datetime as dt
 import enum

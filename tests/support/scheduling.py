@@ -1,4 +1,4 @@
-"""Which worker runs which file of tests: the order in which `make test` starts the files.
+"""Decides which worker runs which test file, and in which order.
 
 Tests with other processes often wait for them, and tests in this process only compute. If each
 kind ran at its own time, the cores would be idle at first and overloaded later. So all workers but
@@ -25,7 +25,7 @@ def order_files(items: list[pytest.Item]) -> None:
 
 
 class Files:
-    """The files that no worker has been given, each as the places of its tests in the list."""
+    """The files that are not assigned, each as the positions of its tests in the list."""
 
     def __init__(self, items: list[pytest.Item]) -> None:
         self.workers = 1
@@ -35,7 +35,7 @@ class Files:
         self._browsers = {places[0]: self._browser_of(places) for places in self._left}
 
     def next(self, worker: int) -> list[int] | None:
-        """The next file for a worker."""
+        """Returns the next file for a worker."""
         if not self._left:
             return None
         if worker == 0 and self.workers >= ALONE:
@@ -48,7 +48,7 @@ class Files:
         return self._left.pop(0)
 
     def put_back(self, tests: list[int]) -> None:
-        """Tests of a file whose worker has exited."""
+        """Adds the tests of a file whose worker has exited."""
         if tests:
             self._left.insert(0, tests)
             self._browsers[tests[0]] = None

@@ -13,7 +13,7 @@ from windlass.model import Model
 
 
 class Serving:
-    """`with Serving(config) as gateway:` serves until the block ends."""
+    """Serves until the block ends: `with Serving(config) as gateway:`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Serving:
         await asyncio.to_thread(self.__exit__)
 
     def stop(self) -> None:
-        """Acts like a signal."""
+        """Stops the gateway, as a signal does."""
         self.server.should_exit = True
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""`windlass serve --processes` as real processes, in front of a fake upstream."""
+"""Runs `windlass serve --processes` as real processes, with a fake upstream."""
 
 import contextlib
 import os
@@ -57,7 +57,7 @@ class Gateway:
             self._changed.notify_all()
 
     def wait_for(self, marker: str, times: int = 1) -> str:
-        """The line with the marker, when it was logged that many times."""
+        """Waits until a line with the marker was logged this many times, and returns the line."""
 
         def found() -> list[str]:
             return [line for line in self.lines if marker in line]
@@ -74,7 +74,7 @@ class Gateway:
         return children_of(self.process.pid)
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """The exit code after this signal."""
+        """Sends this signal, and returns the exit code."""
         self.process.send_signal(number)
         return self.exit_code()
 
@@ -94,7 +94,7 @@ class Gateway:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that this one has started."""
+    """Returns the child processes of this process."""
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(word) for word in text.split()]
 
@@ -103,7 +103,7 @@ def children_of(pid: int) -> list[int]:
 def several_processes(
     home: Path, base_url: str, count: int = 2, more: str = ""
 ) -> Iterator[tuple[Gateway, str]]:
-    """The gateway, when all its processes serve, and its address."""
+    """Starts the gateway, waits until all processes serve, and yields it with its address."""
     write_config(home, base_url, more)
     gateway = Gateway(home, count)
     try:
@@ -118,7 +118,7 @@ def write_config(home: Path, base_url: str, more: str = "") -> None:
 
 @contextmanager
 def fresh_client(address: str, key: str | None = None) -> Iterator[httpx2.Client]:
-    """A client with its own connections, which any process may accept."""
+    """Returns a client with new connections, which any process may accept."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     options = {"timeout": WAIT_SECONDS, "verify": False, "trust_env": False, "headers": headers}
     with httpx2.Client(base_url=address, **options) as client:
@@ -136,7 +136,7 @@ def get(address: str, path: str) -> httpx2.Response:
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Waits for what other processes do."""
+    """Waits until other processes have done their work."""
     end = time.monotonic() + WAIT_SECONDS
     while not holds():
         assert time.monotonic() < end, f"not within {WAIT_SECONDS:g} s: {what}"

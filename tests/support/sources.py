@@ -11,7 +11,7 @@ PACKAGE = Path(windlass.__file__).parent
 
 
 def trees(pattern: str) -> Iterator[tuple[str, ast.Module]]:
-    """The files whose text matches, by their path in the package: parsing all takes seconds."""
+    """Returns the files whose text matches, by path. Parsing all files would take seconds."""
     wanted = re.compile(pattern)
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text("utf-8")

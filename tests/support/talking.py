@@ -1,4 +1,4 @@
-"""Plain HTTP to a gateway, and a model whose script depends on the conversation."""
+"""Plain HTTP requests to a gateway, and a model whose script depends on the conversation."""
 
 import json
 import socket
@@ -19,14 +19,14 @@ SECONDS = 60
 
 
 class Scripts:
-    """A script for many tests over one model: each conversation is known by its prompt."""
+    """A script for many tests with one model. Each conversation is identified by its prompt."""
 
     def __init__(self) -> None:
         self.requests: dict[str, list[Any]] = defaultdict(list)
         self._steps: dict[str, deque[Step]] = {}
 
     def prompt(self, *steps: Step) -> str:
-        """A new prompt, to which the model answers with these steps."""
+        """Returns a new prompt. The model answers it with these steps."""
         prompt = f"prompt {len(self._steps) + 1}"
         self._steps[prompt] = deque(steps)
         return prompt
@@ -58,7 +58,7 @@ def asking(prompt: str, *more: Body, model: str = "m", **fields: Any) -> Body:
 
 
 def function(name: str) -> Body:
-    """A tool of the client's own."""
+    """Returns a client tool."""
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
 
 
@@ -82,13 +82,13 @@ def payloads(response: httpx2.Response) -> Iterator[str]:
 
 
 def streamed(client: httpx2.Client, body: Body) -> list[Body]:
-    """The chunks of a streamed answer, or of what there was of it before an error."""
+    """Returns the chunks of a streamed answer, up to its end or to an error."""
     with client.stream("POST", "/v1/chat/completions", json={**body, "stream": True}) as response:
         return [json.loads(payload) for payload in payloads(response) if payload != "[DONE]"]
 
 
 def joined(chunks: list[Body]) -> Body:
-    """The message in a stream's chunks."""
+    """Joins the chunks of a stream to a message."""
     message: Body = {"role": "assistant", "content": "", "tool_calls": []}
     for delta in (choice["delta"] for chunk in chunks for choice in chunk["choices"]):
         message["content"] += delta.get("content") or ""
@@ -124,7 +124,7 @@ class RawConnection:
         self.socket.sendall(head.encode() + data)
 
     def read_to(self, marker: bytes) -> bytes:
-        """The received bytes, up to the marker and a little more."""
+        """Reads until the marker, and returns the received bytes."""
         came = b""
         while marker not in came:
             piece = self.socket.recv(65536)

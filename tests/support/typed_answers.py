@@ -1,4 +1,4 @@
-"""Types of answers that several tests ask for, and texts that models write for them."""
+"""Types that several tests use for answers, with the texts of models."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""Scripts that do not close their clients. `python unclosed_clients.py NAME BASE_URL` runs one."""
+"""Scripts that do not close their clients: `python unclosed_clients.py NAME BASE_URL`."""
 
 import asyncio
 import os

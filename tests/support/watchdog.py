@@ -14,7 +14,7 @@ _LOOPS = 750_000
 
 
 class Watchdog:
-    """`async with Watchdog() as held:` and then `held.units`, which is 1 for what is allowed."""
+    """Measures a block, `async with Watchdog() as held:`. At most 1 of `held.units` is allowed."""
 
     def __init__(self) -> None:
         self._longest = self._last = self._unit = 0.0
@@ -38,7 +38,7 @@ class Watchdog:
 
     @property
     def units(self) -> float:
-        """The longest time that the loop was blocked, in units."""
+        """The longest time for which the loop was blocked, in units."""
         return self._longest / self._unit
 
     def _beat(self) -> None:
@@ -52,7 +52,7 @@ class Watchdog:
 
 
 def unit() -> float:
-    """CPU seconds for a fixed piece of work: 20 ms on the machine where it was chosen."""
+    """Returns the CPU seconds of a fixed piece of work, about 20 ms."""
     start = time.thread_time()
     total = 0
     for number in range(_LOOPS):

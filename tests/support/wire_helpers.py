@@ -1,4 +1,4 @@
-"""Both fake services behind one gateway, and the plain wire as a strict client reads it."""
+"""A gateway with both fake services, and a strict client that reads the raw stream."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ class Upstream:
 
     @property
     def model(self) -> str:
-        """The name that clients of the gateway use; this one has no tools of the gateway."""
+        """The model's name for clients. This model has no server tools."""
         return self.wire
 
     @property
@@ -43,7 +43,7 @@ class Upstream:
 
     @property
     def bodies(self) -> list[Body]:
-        """The requests that came since the script was set."""
+        """The requests since the script was set."""
         return [request.body for request in self.fake.requests]
 
     def plays(self, *steps: Step) -> None:
@@ -60,7 +60,7 @@ class Upstream:
 
 
 class Stage:
-    """A gateway over both services. Each has one model without and one with the tools given."""
+    """A gateway with both services. Each has a model without tools, and one with these tools."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ def tool_message(call_id: str, content: str) -> Any:
 
 
 def declared_names(body: Body) -> list[str]:
-    """The functions that a request to a service declares, whichever its wire."""
+    """Returns the functions that a request to a service declares, on any wire."""
     names: list[str] = []
     for tool in body.get("tools") or []:
         functions = [tool["function"]] if "function" in tool else tool.get("functionDeclarations")
@@ -150,7 +150,7 @@ class Answer:
                 yield line.removeprefix("data: ")
 
     async def chunks(self) -> list[Body]:
-        """All chunks of an answer that ends as it should: `[DONE]` last, and once."""
+        """Returns all chunks, and checks that `[DONE]` is the last one, once."""
         *chunks, done = [payload async for payload in self.payloads()]
         assert done == "[DONE]"
         assert "[DONE]" not in chunks
@@ -184,7 +184,7 @@ async def blocking(stage: Stage | Serving, model: str, **fields: Any) -> Body:
 
 
 def reassembled(chunks: list[Body]) -> Body:
-    """The message that a strict client puts together, and its finish reason."""
+    """Returns the message that a strict client builds, and its finish reason."""
     message: Body = {"content": "", "reasoning_content": "", "tool_calls": []}
     reasons: list[str] = []
     for choice in (choice for chunk in chunks for choice in chunk["choices"]):
@@ -202,7 +202,7 @@ def reassembled(chunks: list[Body]) -> Body:
 
 
 def _add_piece(calls: list[Body], piece: Body) -> None:
-    """Calls are numbered from 0 without a gap; their id and name come once, at the start."""
+    """Checks that calls are numbered from 0 without a gap, and have their id and name once."""
     index, function = piece["index"], piece.get("function") or {}
     if index == len(calls):
         assert piece["type"] == "function"

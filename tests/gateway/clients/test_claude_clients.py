@@ -19,7 +19,7 @@ from tests.support.anthropic_clients import (
     client_environment,
     node_modules,
 )
-from tests.support.messages_gateway import lookup, told
+from tests.support.messages_gateway import calls_and_results, lookup
 from tests.support.serving import Serving, config_of
 
 from windlass.gateway.config import ModelConfig
@@ -104,7 +104,7 @@ def test_claude_code_edits_a_file_while_server_tools_run(stage: Stage) -> None:
     assert (result["subtype"], result["result"]) == ("success", "All done.")
     assert all(request.live for request in stage.requests), "a client fell back to one body"
     assert len(stage.requests) == 4
-    facts = told(stage.requests[-1].messages)
+    facts = calls_and_results(stage.requests[-1].messages)
     names = [fact[1] if fact[0] == "->" else fact[0] for fact in facts]
     assert names == [
         *("lookup", "Read", "lookup", "Read"),
@@ -136,7 +136,7 @@ def test_claude_code_reads_thoughts_and_parallel_calls(stage: Stage) -> None:
     stage.plays(calls(*read, thoughts="Both."), think("Now I know.", "They are a and b."))
     *_, result = stage.claude("Read both.")
     assert (result["result"], len(stage.requests)) == ("They are a and b.", 2)
-    facts = told(stage.requests[-1].messages)
+    facts = calls_and_results(stage.requests[-1].messages)
     assert [fact[0] for fact in facts] == ["Read", "Read", "->", "->"]
     assert "I am a." in facts[2][2]
     assert "I am b." in facts[3][2]
@@ -183,7 +183,7 @@ def test_the_agent_sdk_runs_its_own_tool_beside_a_server_tool(stage: Stage) -> N
         "failed": False,
     }
     assert [request.live for request in stage.requests] == [True] * 3
-    assert ("->", "lookup", "sunny in Rome") in told(stage.requests[-1].messages)
+    assert ("->", "lookup", "sunny in Rome") in calls_and_results(stage.requests[-1].messages)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -207,7 +207,7 @@ def test_the_ai_sdk_runs_its_own_tool_beside_a_server_tool(stage: Stage, streame
         "errors": [],
     }
     assert [request.live for request in stage.requests] == [streamed] * 3
-    assert told(stage.requests[-1].messages) == [
+    assert calls_and_results(stage.requests[-1].messages) == [
         ("lookup", "Rome"),
         ("ring", 2),
         ("->", "lookup", "sunny in Rome"),

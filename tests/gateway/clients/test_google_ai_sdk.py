@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.messages_gateway import lookup, told
+from tests.support.messages_gateway import calls_and_results, lookup
 from tests.support.npm_packages import NODE, installed
 from tests.support.serving import Serving, config_of
 
@@ -73,7 +73,7 @@ def test_it_runs_its_own_tool_beside_a_server_tool(program: Path, streamed: bool
         "errors": [],
     }
     assert [request.live for request in model.requests] == [streamed] * 3
-    assert told(model.requests[-1].messages) == [
+    assert calls_and_results(model.requests[-1].messages) == [
         ("lookup", "Rome"),
         ("ring", 2),
         ("->", "lookup", "sunny in Rome"),

@@ -166,8 +166,8 @@ def test_two_parallel_calls(
     assert (seen.calls, seen.finish) == (made, "calls")
     said = [first, *ingress.results(seen, ["rang once", "rang twice"])]
     assert asked(http, ingress, upstream, said, streamed, tools=[RING]).text == "Done."
-    told = json.dumps(pairs.received[-1])
-    assert told.count("rang once") == told.count("rang twice") == 1
+    request = json.dumps(pairs.received[-1])
+    assert request.count("rang once") == request.count("rang twice") == 1
 
 
 @forms
@@ -183,8 +183,8 @@ def test_a_client_call_and_a_server_call_in_one_turn(
     assert (seen.calls, seen.finish) == ([("ring", {"times": 1})], "calls")
     said = [first, *ingress.results(seen, ["rang once"])]
     assert asked(http, ingress, upstream, said, streamed, tools=[RING]).text == "Done."
-    told = json.dumps(pairs.received[-1])
-    assert told.count("rang once") == told.count("sunny in Rome") == 1
+    request = json.dumps(pairs.received[-1])
+    assert request.count("rang once") == request.count("sunny in Rome") == 1
 
 
 @forms

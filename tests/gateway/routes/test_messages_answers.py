@@ -8,14 +8,14 @@ from tests.support.messages_gateway import (
     CONNECTOR,
     RING,
     MessagesGateway,
-    alike,
     assistant,
+    calls_and_results,
     kinds,
     read,
     results,
     texts,
-    told,
     user,
+    without_ids,
 )
 from tests.support.serving import Serving, config_of
 
@@ -86,7 +86,7 @@ async def asked(gateway: MessagesGateway, stream: bool, *headers: Any, **fields:
 async def test_a_stream_and_a_body_are_the_same_message(script: str, headers: Any) -> None:
     body = await MessagesGateway(*SCRIPTS[script]).message(*headers, **TOOLS_OF)
     stream = await MessagesGateway(*SCRIPTS[script]).stream(*headers, **TOOLS_OF)
-    whole, streamed = alike(body), alike(read(stream))
+    whole, streamed = without_ids(body), without_ids(read(stream))
     usage, streamed_usage = whole.pop("usage"), streamed.pop("usage")
     assert streamed == whole
     assert usage.items() <= streamed_usage.items()
@@ -192,7 +192,10 @@ async def test_shown_server_calls_come_back_as_the_rounds_that_they_were(stream:
     message = await asked(gateway, stream, CONNECTOR)
     said = [user("Go."), assistant(message["content"]), user("Thanks.")]
     assert texts(await asked(gateway, stream, CONNECTOR, messages=said)) == "Bye."
-    assert told(gateway.seen) == [("lookup", "Rome"), ("->", "lookup", "sunny in Rome")]
+    assert calls_and_results(gateway.seen) == [
+        ("lookup", "Rome"),
+        ("->", "lookup", "sunny in Rome"),
+    ]
     assert [each.role for each in gateway.seen] == [
         "user",
         "assistant",
@@ -217,9 +220,9 @@ async def test_a_turn_with_calls_for_both_reaches_the_model_whole(
     assert [block["input"] for block in rings] == [{"times": 1}, {"times": 2}]
     said = [user("Go."), assistant(message["content"]), results(message, ring="rang")]
     assert texts(await asked(gateway, stream, *headers, messages=said, **TOOLS_OF)) == "All done."
-    assert sorted(map(str, told(gateway.seen))) == sorted(map(str, MIXED_TOLD))
+    assert sorted(map(str, calls_and_results(gateway.seen))) == sorted(map(str, MIXED_TOLD))
     if not headers:
-        assert told(gateway.seen) == MIXED_TOLD
+        assert calls_and_results(gateway.seen) == MIXED_TOLD
 
 
 @beta
@@ -233,7 +236,7 @@ async def test_a_round_before_the_clients_call_reaches_the_model_once(
     message = await asked(gateway, stream, *headers, **TOOLS_OF)
     said = [user("Go."), assistant(message["content"]), results(message, ring="rang")]
     assert texts(await asked(gateway, stream, *headers, messages=said, **TOOLS_OF)) == "Done."
-    assert told(gateway.seen) == [
+    assert calls_and_results(gateway.seen) == [
         ("lookup", "Rome"),
         ("->", "lookup", "sunny in Rome"),
         ("ring", 1),
@@ -257,7 +260,7 @@ async def test_an_agents_whole_session_reaches_the_model_once(headers: Any) -> N
             said.append(results(message, ring="rang"))
         assert texts(message).endswith(answer)
         said.append(user("Again."))
-    facts = told(gateway.seen)
+    facts = calls_and_results(gateway.seen)
     assert len(facts) == len(MIXED_TOLD) + 2 * 4
     assert facts[-4:] == [
         ("lookup", "Rome"),
@@ -276,7 +279,7 @@ async def test_a_call_with_added_defaults_is_the_same_call(change: Any, kept: bo
     made["input"] |= change
     said = [user("Go."), assistant(message["content"]), results(message, ring="rang")]
     await gateway.message(messages=said, **TOOLS_OF)
-    assert (("lookup", "Rome") in told(gateway.seen)) == kept
+    assert (("lookup", "Rome") in calls_and_results(gateway.seen)) == kept
 
 
 async def test_a_result_that_is_an_error_stays_one() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.support.remote_tools import get_weather, spec_named, weather_of_the_gone
+from tests.support.remote_tools import get_weather, spec_named, weather_of_exited_worker
 
 from windlass import ToolContext, ToolError, tool
 from windlass.content import FunctionResponse
@@ -277,6 +277,6 @@ async def test_a_tool_that_no_worker_has_any_more_is_a_tool_error(
 ) -> None:
     monkeypatch.setattr(presence, "NO_WORKER_SECONDS", 0.25)
     bridge = bridge_of()
-    spec = await weather_of_the_gone(bridge, nats, session)
+    spec = await weather_of_exited_worker(bridge, nats, session)
     with pytest.raises(ToolError, match="no worker of the session"):
         await bridge.call(session, spec, {"city": "Paris"}, ToolContext(run_id="r"))

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 from tests.support.mortal_nats import MortalNats
-from tests.support.remote_tools import get_weather, spec_named, weather_of_the_gone
+from tests.support.remote_tools import get_weather, spec_named, weather_of_exited_worker
 
 from windlass import ToolContext, ToolError, tool
 from windlass.content import FunctionResponse
@@ -149,7 +149,7 @@ async def test_a_call_without_a_worker_waits_for_one(
     nats: str, session: str, bridge_of: MakeBridge
 ) -> None:
     bridge = bridge_of()
-    spec = await weather_of_the_gone(bridge, nats, session)
+    spec = await weather_of_exited_worker(bridge, nats, session)
     waiting = asyncio.create_task(bridge.call(session, spec, {"city": "Paris"}, CONTEXT))
     async with Worker([get_weather], nats=nats, session=session):
         assert (await waiting).output == {"city": "Paris", "unit": "celsius"}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.remote_tools import (
+    always_failing,
     count_to,
     get_weather,
-    out_of_luck,
     spec_named,
     worker_process,
 )
@@ -40,9 +40,9 @@ def context(call_id: str = "call_1", **more: Any) -> ToolContext:
 
 
 async def test_a_session_s_tools_are_what_its_worker_registered(nats: str, session: str) -> None:
-    async with Worker([get_weather, out_of_luck], nats=nats, session=session):
+    async with Worker([get_weather, always_failing], nats=nats, session=session):
         declared = await get_tools_for_model(session, nats=nats)
-    assert [each.name for each in declared] == ["get_weather", "out_of_luck"]
+    assert [each.name for each in declared] == ["get_weather", "always_failing"]
     assert declared[0] == get_weather.declaration
 
 
@@ -55,11 +55,11 @@ async def test_a_worker_s_description_of_a_tool_becomes_a_declaration(
 
 
 async def test_a_tool_is_executed_in_its_session(nats: str, session: str) -> None:
-    async with Worker([get_weather, out_of_luck], nats=nats, session=session):
+    async with Worker([get_weather, always_failing], nats=nats, session=session):
         found = await execute_in_session(session, "get_weather", {"city": "Boston"}, nats=nats)
         assert found == {"city": "Boston", "unit": "celsius"}
         with pytest.raises(ToolError, match="no luck today"):
-            await execute_in_session(session, "out_of_luck", {}, nats=nats)
+            await execute_in_session(session, "always_failing", {}, nats=nats)
         with pytest.raises(ConfigError, match=r"no worker of the session .* has a tool 'other'"):
             await execute_in_session(session, "other", {}, nats=nats)
 
