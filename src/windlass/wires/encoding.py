@@ -42,17 +42,17 @@ class IdentityCache(Generic[K, V]):
 
     def __init__(self, make: Callable[[K], V], size: int = 64) -> None:
         self._make, self._size = make, size
-        self._made: dict[int, tuple[K, V]] = {}
+        self._values: dict[int, tuple[K, V]] = {}
 
     def get(self, key: K) -> V:
-        known = self._made.get(id(key))
+        known = self._values.get(id(key))
         if known is not None:
             return known[1]
-        if len(self._made) >= self._size:
-            self._made.clear()
+        if len(self._values) >= self._size:
+            self._values.clear()
         # Keep the key: an id is unique only while its object exists.
         value = self._make(key)
-        self._made[id(key)] = (key, value)
+        self._values[id(key)] = (key, value)
         return value
 
 

@@ -58,7 +58,7 @@ class Directory:
         self._bound: dict[str, str] = {}
         self._conflicts: set[tuple[str, str, str]] = set()
 
-    def heard(self, announcement: Announcement, now: float) -> bool:
+    def record(self, announcement: Announcement, now: float) -> bool:
         """Records an announcement. True if the worker or its tools are new."""
         members = self._sessions.setdefault(announcement.session, {})
         known = members.get(announcement.worker)

@@ -460,12 +460,12 @@ class _ContentReader:
         parts = tuple([self._part(item, place, index) for index, item in enumerate(items)])
         for index, part in enumerate(parts):
             if type(part) is FunctionCall and role != "assistant":
-                said = "must be in a content of the role 'model'"
-                raise ConfigError(f".parts[{index}].functionCall: {said}")
+                reason = "must be in a content of the role 'model'"
+                raise ConfigError(f".parts[{index}].functionCall: {reason}")
             if type(part) is FunctionResponse and role != "tool":
                 if role != "user":
-                    said = "must be in a content of the role 'user'"
-                    raise ConfigError(f".parts[{index}].functionResponse: {said}")
+                    reason = "must be in a content of the role 'user'"
+                    raise ConfigError(f".parts[{index}].functionResponse: {reason}")
                 role = "tool"
         extra = rest(content, "role", "parts") if len(content) > 2 else {}
         return Message(role, parts, {PROVIDER: extra} if extra else {})
