@@ -395,7 +395,7 @@ class McpSession:
     async def _stop_later(self) -> None:
         await asyncio.sleep(GONE_SECONDS)
         for run in list(self._runs):
-            log.info("run stopped: its MCP client is gone", extra={"run_id": run.id})
+            log.info("run stopped: its MCP client disconnected", extra={"run_id": run.id})
             await run.stop()
 
 

@@ -31,7 +31,7 @@ def messages_of(params: types.CreateMessageRequestParams) -> tuple[Message, ...]
         blocks: list[Any] = each.content if isinstance(each.content, list) else [each.content]
         texts = [block.text for block in blocks if isinstance(block, types.TextContent)]
         if len(texts) != len(blocks):
-            raise ValueError("only text can be sampled")
+            raise ValueError("sampling supports only text content")
         text = "\n".join(texts)
         messages.append(Message.user(text) if each.role == "user" else Message.assistant(text))
     return tuple(messages)
