@@ -135,8 +135,8 @@ class Directory:
         if affinity != "hint" and bound is not None and chosen is None:
             del self._bound[session]
             raise ToolError(
-                f"the worker of session {session} has exited, and its state is lost;"
-                " repeat the call to use another worker"
+                f"the worker that session {session} was bound to is gone, and its state is lost;"
+                " the next call goes to another worker"
             )
         if affinity == "strict_fail_fast" and chosen is not None and chosen.load >= 1:
             raise ToolError(f"the worker that session {session} is bound to is busy")
