@@ -47,7 +47,7 @@ class Fields:
 
     def value(self, name: str, kind: type[T]) -> T | None:
         """The field's value; None if absent or null. Raises `InvalidRequest` for another type."""
-        if name not in self._raw:  # most fields
+        if name not in self._raw:  # most fields are absent
             return None
         value = self.any(name)
         if kind is float and type(value) in (int, float):
