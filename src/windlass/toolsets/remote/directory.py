@@ -30,9 +30,7 @@ class SessionWorker:
 
     @property
     def load(self) -> float:
-        """Its load from 0 to 1: the gateway's own count or its last announcement, whichever is
-        larger.
-        """
+        """Its load from 0 to 1: the larger of the gateway's own count and the last announcement."""
         running = max(self.in_flight, self.announcement.running)
         return running / max(1, self.announcement.max_running)
 

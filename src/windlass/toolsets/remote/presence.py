@@ -132,9 +132,7 @@ class Presence:
         await asyncio.shield(discovery.task)
 
     def forget(self, session: str | None = None) -> None:
-        """Forgets that the session, or each session, was listed, so that the next listing waits
-        again.
-        """
+        """Forgets that the session, or each one, was listed: its next listing waits again."""
         if session is None:
             self._complete.clear()
         else:
