@@ -376,8 +376,8 @@ class ProviderTool(Struct, frozen=True):
         if isinstance(name := self.data.get("name"), str):
             return name
         words = (self.data.get("type"), self.data.get("server_label"))
-        said = "_".join(str(word) for word in words if word) or next(iter(self.data), "")
-        return re.sub(r"[^A-Za-z0-9_-]", "_", said)
+        joined = "_".join(str(word) for word in words if word) or next(iter(self.data), "")
+        return re.sub(r"[^A-Za-z0-9_-]", "_", joined)
 
 
 Declaration: TypeAlias = FunctionDeclaration | GoogleSearch | ProviderTool

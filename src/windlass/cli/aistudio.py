@@ -186,18 +186,18 @@ def clear_cache(options: argparse.Namespace) -> int:
         raise ConfigError(f"the gateway {root} has no model of aistudio/ that this key may use")
     for name in names:
         path = f"/v1/models/{urllib.parse.quote(name, safe='/')}/cache"
-        answer = _asked(root, path, key, method="DELETE")
+        answer = _response(root, path, key, method="DELETE")
         count = answer["cleared"]
         sys.stdout.write(f"{name}: cleared {count} {'page' if count == 1 else 'pages'}\n")
     return 0
 
 
 def _page_models(root: str, key: str | None) -> list[str]:
-    models = _asked(root, "/v1/models", key)["data"]
+    models = _response(root, "/v1/models", key)["data"]
     return [each["id"] for each in models if each["windlass"]["target"].startswith("aistudio/")]
 
 
-def _asked(root: str, path: str, key: str | None, *, method: str = "GET") -> dict[str, Any]:
+def _response(root: str, path: str, key: str | None, *, method: str = "GET") -> dict[str, Any]:
     """The JSON answer of the gateway. Raises `ModelError` with its message."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     request = urllib.request.Request(root + path, headers=headers, method=method)

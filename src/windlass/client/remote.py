@@ -51,7 +51,7 @@ class HostTools:
         return bool(self._tools)
 
     async def run(self, caller: HostCaller, call: HostCall) -> Result | CallRefused:
-        """Runs a tool and returns its result. The run of the worker's call approves it, if needed."""
+        """Runs a tool and returns its result. Approvals come from the run of the worker's call."""
         if call.name not in self._tools:
             return CallRefused(reason=f"the host has no tool {call.name!r} for workers")
         context = caller.context

@@ -259,7 +259,7 @@ class Gateway:
     async def _resume_interrupted(self) -> "list[asyncio.Task[GatewayRun | None]]":
         return await self.service.resume(
             lambda record: record.origin.get("kind") in RESUMED_KINDS,
-            self.planning.again,
+            self.planning.plan_again,
             self._revive,
         )
 

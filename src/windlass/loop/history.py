@@ -84,7 +84,7 @@ class History:
             self._round.partial = self._builder.partial()
 
     @property
-    def asked(self) -> int:
+    def input_count(self) -> int:
         """The number of messages that the run began with."""
         return len(self.started.messages) if self.started else 0
 

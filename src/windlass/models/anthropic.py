@@ -34,7 +34,7 @@ from windlass.wires.messages.write_request import (
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
 MAX_CONTINUATIONS = 20
-"""How often a turn that Anthropic pauses is continued."""
+"""How often a paused turn is continued."""
 _OFFICIAL_HOST = re.compile(r"(.+\.)?api\.anthropic\.com")
 _UNSUPPORTED = r"(?i)(not |un)support|not (permitted|allowed|available)|deprecated|unexpected"
 
@@ -131,7 +131,7 @@ class _MessagesExchange(HttpExchange[RequestEncoder]):
     """One Messages request and its response."""
 
     _tried: tuple[ModelTraits, ...] = ()
-    """What each request so far assumed about the model."""
+    """The traits that each request so far assumed."""
 
     def request(self) -> tuple[URL, bytes]:
         self._tried += (self._encoder.traits,)
@@ -141,7 +141,7 @@ class _MessagesExchange(HttpExchange[RequestEncoder]):
         return AnswerDecoder(self._http.secrets)
 
     def adapt(self, problem: ModelError) -> bool:
-        """Corrects what is assumed about the model, in this request and later ones."""
+        """Corrects the assumed traits of the model, for this request and later ones."""
         if problem.status != 400:
             return False
         if self.lowers_limit(problem):

@@ -34,7 +34,7 @@ log = logging.getLogger("windlass.models")
 Response = HttpConnection
 """A connection, from the start of its response until it is released."""
 MAX_ERROR_BODY = 2**16
-END_OF_BODY_TIMEOUT = 0.1  # for the end of a body whose last event has come
+END_OF_BODY_TIMEOUT = 0.1  # for the end of a body whose last event has arrived
 MAX_HEADS = 64
 
 _HEADERS = {

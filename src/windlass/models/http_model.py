@@ -1,4 +1,4 @@
-"""What all models over HTTP share: a name, a connection, retries, and the limit of an answer."""
+"""The base of all models over HTTP: a name, a connection, retries, and the limit of an answer."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -61,9 +61,9 @@ class HttpModel:
 
 
 class OutputCeiling:
-    """The largest `max_tokens` of a model, as soon as a refusal has named it.
+    """The largest `max_tokens` of a model, once a refusal has named it.
 
-    Clients such as Claude Code always ask for as many tokens as Claude can write.
+    Clients such as Claude Code always request as many tokens as Claude can write.
     """
 
     __slots__ = ("tokens",)
@@ -108,7 +108,7 @@ class HttpExchange(Generic[EncoderT]):
         return request_size(self._request)
 
     def lowers_limit(self, problem: ModelError) -> bool:
-        """Lowers `max_tokens` if the service refuses it and names what it accepts."""
+        """Lowers `max_tokens` if the service refuses it and names the accepted maximum."""
         sent = self._request.settings.max_tokens or self._usual_limit
         if problem.status not in (400, 422) or sent is None or self._lowered == MAX_LOWERED:
             return False

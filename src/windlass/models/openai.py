@@ -22,13 +22,13 @@ _UNKNOWN_FIELD = re.compile(
     r"|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed|forbidden|no such"
     r"|additional propert|extra (field|input|param)|use '?max_"
 )
-"""Messages of servers that do not know a field."""
+"""The messages of servers that do not know a field."""
 _OFFICIAL_HOST = re.compile(r"(.+\.)?api\.openai\.com|.+\.openai\.azure\.com")
 """OpenAI's own service, on Azure or not."""
 
 
 class OpenAIService(HttpModel):
-    """What the models of OpenAI's two APIs share; `base_url` includes the `/v1`."""
+    """The common part of the models of OpenAI's two APIs. `base_url` includes `/v1`."""
 
     strict_schemas = True
     """OpenAI enforces closed schemas with all fields required."""

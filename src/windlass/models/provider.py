@@ -47,7 +47,7 @@ class Readiness(Struct, frozen=True):
     because: str
     remedy: str | None = None
     wrong: bool = False
-    """Whether it is configured, but wrongly."""
+    """Whether the configuration is wrong, not only incomplete."""
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -63,7 +63,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     wire: str = ""
     """The API that it speaks, if it is one of chat, responses, messages and gemini."""
     readiness: Callable[[], Readiness] | None = None
-    """Whether it is usable here, for `windlass models` and `windlass doctor`. Without it, it is."""
+    """Whether the provider is usable here, for `windlass models` and `windlass doctor`. None means
+    that it is."""
     telemetry_name: str = ""
     """The provider's name in traces, if it differs from its own."""
 

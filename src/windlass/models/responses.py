@@ -56,10 +56,10 @@ class _ResponseExchange(HttpExchange[RequestEncoder]):
         return AnswerDecoder(self._http.secrets, keep_id=continues_stored(self._request))
 
     def adapt(self, problem: ModelError) -> bool:
-        """Omits or lowers what the server refuses: encrypted reasoning, or a response it forgot.
+        """Omits what the server refuses: encrypted reasoning, or a response that has expired.
 
-        OpenAI's models without reasoning refuse to return encrypted reasoning. A stored response
-        expires; then the whole history is sent.
+        OpenAI's models without reasoning refuse to return encrypted reasoning. After a stored
+        response has expired, the whole history is sent. A refused limit of tokens is lowered.
         """
         if problem.status not in (400, 404, 422):
             return False

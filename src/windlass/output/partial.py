@@ -174,7 +174,7 @@ def _of_object(hint: Any, origin: Any, args: tuple[Any, ...], values: dict[str, 
             return values
         made = {name: filled(args[1], value) for name, value in values.items()}
         return {name: value for name, value in made.items() if value is not NOTHING}
-    return _made(kind, fields, _given(fields, values))
+    return _object_of(kind, fields, _given(fields, values))
 
 
 def _given(
@@ -249,7 +249,7 @@ def _dataclass_default(field: "dataclasses.Field[Any]") -> Callable[[], Any]:
     return _none if field.default is dataclasses.MISSING else lambda: field.default
 
 
-def _made(kind: type[Any], fields: Mapping[str, _ObjectField], given: dict[str, Any]) -> Any:
+def _object_of(kind: type[Any], fields: Mapping[str, _ObjectField], given: dict[str, Any]) -> Any:
     values = {
         field.name: value
         for field in fields.values()

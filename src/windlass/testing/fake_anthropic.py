@@ -163,8 +163,8 @@ class MessageWriter(Struct, frozen=True, kw_only=True):
         ]
         pieces: list[bytes] = []
         closing: list[bytes] = []
-        said = [part for part in turn.content if not _is_empty(part)]
-        for index, part in enumerate(said):
+        parts = [part for part in turn.content if not _is_empty(part)]
+        for index, part in enumerate(parts):
             for events in _streamed(part, index, turn.pieces):
                 pieces.append(b"\n".join([*closing, *map(json_bytes, events)]))
                 closing = []

@@ -47,7 +47,7 @@ class Fields:
 
     def value(self, name: str, kind: type[T]) -> T | None:
         """The field's value; None if absent or null. Raises `InvalidRequest` for another type."""
-        if name not in self._raw:  # most fields
+        if name not in self._raw:  # most fields are absent
             return None
         value = self.any(name)
         if kind is float and type(value) in (int, float):
@@ -203,14 +203,14 @@ def _check_utf8(body: bytes) -> None:
 
 def _not_json(error: Exception, data: bytes, name: str | None = None) -> InvalidRequest:
     """The error for invalid JSON, with the field if it is known."""
-    said = str(error)
+    reason = str(error)
     for place in range(0, len(data), STEP):
         if word := _NOT_A_NUMBER.search(data, place, place + STEP + 128):
-            said = f"{word[1].decode()} is not a number in JSON"
+            reason = f"{word[1].decode()} is not a number in JSON"
             break
     if name is None:
-        return InvalidRequest(f"The body is not valid JSON: {said}", code="invalid_json")
-    return InvalidRequest(f"{name}: not valid JSON: {said}", name, "invalid_json")
+        return InvalidRequest(f"The body is not valid JSON: {reason}", code="invalid_json")
+    return InvalidRequest(f"{name}: not valid JSON: {reason}", name, "invalid_json")
 
 
 def _not_an_object(value: object) -> InvalidRequest:
@@ -238,8 +238,8 @@ def _deeper(value: object, levels: int) -> bool:
     return any(type(each) in (dict, list) for each in layer)
 
 
-def read_as(kind: type[T], body: bytes, said: str, max_depth: int) -> T:
-    """The body as a value of type `kind`; `said` names the type in errors.
+def read_as(kind: type[T], body: bytes, expected: str, max_depth: int) -> T:
+    """The body as a value of type `kind`; `expected` names the type in errors.
 
     Raises `InvalidRequest`.
     """
@@ -249,5 +249,5 @@ def read_as(kind: type[T], body: bytes, said: str, max_depth: int) -> T:
     except msgspec.ValidationError as error:
         field = _FIELD.search(str(error))
         raise InvalidRequest(
-            f"The body is not {said}: {error}", field[1] if field else None
+            f"The body is not {expected}: {error}", field[1] if field else None
         ) from None

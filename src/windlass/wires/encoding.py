@@ -42,17 +42,17 @@ class IdentityCache(Generic[K, V]):
 
     def __init__(self, make: Callable[[K], V], size: int = 64) -> None:
         self._make, self._size = make, size
-        self._made: dict[int, tuple[K, V]] = {}
+        self._values: dict[int, tuple[K, V]] = {}
 
     def get(self, key: K) -> V:
-        known = self._made.get(id(key))
+        known = self._values.get(id(key))
         if known is not None:
             return known[1]
-        if len(self._made) >= self._size:
-            self._made.clear()
+        if len(self._values) >= self._size:
+            self._values.clear()
         # Keep the key: an id is unique only while its object exists.
         value = self._make(key)
-        self._made[id(key)] = (key, value)
+        self._values[id(key)] = (key, value)
         return value
 
 
@@ -107,7 +107,7 @@ def gap_between(before: str, after: str) -> str:
 _WITHOUT_CALLS: frozenset[StopReason] = frozenset(
     {"answer", "max_rounds", "budget", "repetition", "content_filter", "malformed_call"}
 )
-"""When a run ends like this, the calls of its last turn were not run."""
+"""The stop reasons of runs that did not run the calls of their last turn."""
 
 
 def events_of(reply: Reply, ended_at: float = 0.0) -> Iterator[RunEvent]:
@@ -120,7 +120,7 @@ def events_of(reply: Reply, ended_at: float = 0.0) -> Iterator[RunEvent]:
         for answer in record.answers:
             yield ToolRunEnded(answer.response, answer.outcome)
         if is_last and reply.text != record.message.text:
-            yield TextDelta(reply.text)  # the run has replaced an empty answer
+            yield TextDelta(reply.text)  # the run replaced an empty answer with this text
     yield RunEnded(reply.stop_reason, reply.usage, len(reply.rounds), time=ended_at)
 
 

@@ -56,7 +56,7 @@ def _kind_of(data: JsonObject) -> str:
 
 
 def in_words(part: Opaque) -> Text:
-    """Another provider's part as text that any model can read."""
+    """A part of another provider, as text that any model can read."""
     if isinstance(refusal := part.data.get("refusal"), str):
         return Text(refusal)
     said = compact_json(part.data)
@@ -122,7 +122,7 @@ class Field:
 
 
 class Json(TypedDict):
-    """A JSON object. It may have further fields, since later versions can add some."""
+    """A JSON object. It may have more fields, since later versions can add some."""
 
 
 _CONFIG = {"use_attribute_docstrings": True, "arbitrary_types_allowed": True}

@@ -16,7 +16,7 @@ from windlass.jsontext import decode_json
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
-"""In addition to every 5xx except 501."""
+"""The statuses that are retried, in addition to every 5xx except 501."""
 
 TRANSIENT_CODES = frozenset(
     {
@@ -40,7 +40,7 @@ TRANSIENT_CODES = frozenset(
         "UNAVAILABLE",
     }
 )
-"""For errors in a stream, which have only a code and no status."""
+"""The codes that are retried if an error has no status, such as an error in a stream."""
 
 FINAL_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 """Codes of a 429 that waiting does not resolve."""
@@ -204,7 +204,7 @@ def _google_delay(details: Iterable[object]) -> float | None:
 
 
 CONTEXT_EXCEEDED = "context_length_exceeded"
-"""The code of every error about a prompt that is too long, whatever the service."""
+"""The code of every error about a prompt that is too long, for all services."""
 _CONTEXT_CODES = frozenset(
     {
         CONTEXT_EXCEEDED,
@@ -251,7 +251,7 @@ _MAXIMUM_FIRST = tuple(
 
 
 class RefusedPrompt(NamedTuple):
-    """How long a refused prompt is, and how long it may be, in tokens."""
+    """The length and the maximum length of a refused prompt, in tokens."""
 
     tokens: int
     maximum: int
@@ -280,7 +280,7 @@ class OutputLimit(NamedTuple):
 
     tokens: int
     of_model: bool
-    """Whether it holds for every request. Otherwise it is what the prompt leaves of the context."""
+    """Whether the limit holds for every request. Otherwise it is the rest of the context."""
 
 
 _LIMIT_NAME = r"[`']?(?:max_tokens|max_completion_tokens|max_output_tokens|max_new_tokens)[`']?"

@@ -76,7 +76,7 @@ class _RunningJob:
         self._begun = self._cancelled = False
 
     def repeated(self, call: Call, reply: str) -> None:
-        """Adds another caller of the same call. The earlier caller may have exited, with its token."""
+        """Adds another caller of the same call. The earlier one may have exited, with its token."""
         self.call = call
         if reply not in self.replies:
             self.replies.append(reply)

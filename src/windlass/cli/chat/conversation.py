@@ -52,7 +52,7 @@ class TerminalChat:
         self._tool_files = tuple(tool_files)
         self._max_rounds = max_rounds
         Policy(max_rounds=self.max_rounds)  # raises for an invalid number
-        self._asked: tuple[tuple[Message, ...], Message] | None = None
+        self._last: tuple[tuple[Message, ...], Message] | None = None
         """The messages before the last question, and the question."""
 
     @property
@@ -70,7 +70,7 @@ class TerminalChat:
 
     def stream(self, question: Message, approve: ApprovalHook) -> AsyncStream:
         """The run that answers the question. Pass its reply to `remember`."""
-        self._asked = (self.messages, question)
+        self._last = (self.messages, question)
         prompt = [*self.messages, question]
         options = RunOptions(
             system=self.system,
@@ -91,14 +91,14 @@ class TerminalChat:
 
     def take_back(self) -> Message | None:
         """Removes the last question and its answer; returns the question, or None."""
-        if self._asked is None:
+        if self._last is None:
             return None
-        self.messages, question = self._asked
+        self.messages, question = self._last
         return question
 
     def clear(self) -> None:
         """Removes all messages. The model, its tools and the instructions stay."""
-        self.messages, self._asked, self._id = (), None, _new_id()
+        self.messages, self._last, self._id = (), None, _new_id()
 
     async def use(self, name: str) -> None:
         """Switches to another model; the tools stay unless the model has its own.
@@ -133,7 +133,7 @@ class TerminalChat:
         questions = [at for at, m in enumerate(self.messages) if m.role == "user"]
         if questions:
             at = questions[-1]
-            self._asked = (self.messages[:at], self.messages[at])
+            self._last = (self.messages[:at], self.messages[at])
 
 
 def _new_id() -> str:

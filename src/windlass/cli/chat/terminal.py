@@ -187,7 +187,7 @@ class InputPrompt:
     async def decision(self, call: FunctionCall, about: str) -> str:
         """`y`, `n`, `e` or `a`; asks again after any other input. Enter and Ctrl-D mean no."""
         discard_typed()
-        asked = _asked(call, about)
+        asked = _question(call, about)
         while True:
             try:
                 answer = await self._ask([*asked, ("bold", CHOICES)])
@@ -197,7 +197,7 @@ class InputPrompt:
             if choice is not None:
                 return choice
             asked = [
-                *_asked(call, about),
+                *_question(call, about),
                 ("ansired", f"{one_line(answer)[:40]!r} is invalid. "),
             ]
 
@@ -240,7 +240,7 @@ _CHOICES = {
 }
 
 
-def _asked(call: FunctionCall, about: str) -> list[tuple[str, str]]:
+def _question(call: FunctionCall, about: str) -> list[tuple[str, str]]:
     return [
         ("bold ansiyellow", f"? {one_line(call.name)} wants to run\n"),
         ("", f"{about}\n"),

@@ -283,7 +283,7 @@ class _RunDetails:
         yield from self._head(events, rounds, interrupted)
         started = next((event for event in events if isinstance(event, RunStarted)), None)
         if started is not None:
-            yield from self._asked(started.messages)
+            yield from self._prompt(started.messages)
         for round_ in rounds:
             yield from self._round(round_)
         if interrupted:
@@ -317,7 +317,7 @@ class _RunDetails:
         yield _field("used", tokens(sum((each.usage for each in rounds), Usage())))
         yield _field("log", f"{record.events} events, {record.size} bytes")
 
-    def _asked(self, messages: Sequence[Message]) -> Iterator[StyledText]:
+    def _prompt(self, messages: Sequence[Message]) -> Iterator[StyledText]:
         yield _answer_line("")
         others = len(messages) - 1
         before = f", after {others} other message{'s' * (others > 1)}" if others > 0 else ""

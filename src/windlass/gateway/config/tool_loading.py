@@ -217,7 +217,7 @@ sampling_models: "weakref.WeakValueDictionary[str, SamplingModel]" = weakref.Wea
 async def _sample(name: str, messages: tuple[Message, ...], max_tokens: int) -> "Sampled":
     model = sampling_models.get(name)
     if model is None:
-        raise ToolError("there is no model for requests of MCP servers")
+        raise ToolError("no model is available for requests of MCP servers")
     return await model.sample(messages, max_tokens)
 
 

@@ -1,1 +1,1 @@
-"""The HTTP layer: context, body, keys and errors of a request, and limits of connections."""
+"""The HTTP layer: context, body and errors of a request, and limits of connections."""

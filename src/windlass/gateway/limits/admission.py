@@ -245,9 +245,7 @@ class Admission:
         turn: "asyncio.Future[bool]",
         disconnected: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """Waits until the queued run gets its place or a refusal. Raises `Refused` and
-        `ClientGone`.
-        """
+        """Waits for the place of a queued run, or its refusal. Raises `Refused` and `ClientGone`."""
         leaving = asyncio.create_task(disconnected())
         entered = False
         try:

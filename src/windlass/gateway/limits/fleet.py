@@ -169,9 +169,7 @@ class FleetCounter:
     def _shared(
         self, name: str, work: Callable[["SharedEntry", int], Awaitable[Sequence[T]]]
     ) -> Callable[[int], Awaitable[Sequence[T | None]]]:
-        """Wraps `work` on a shared entry. The result has None for each request if NATS is
-        unreachable.
-        """
+        """Wraps `work` on a shared entry. Returns None for each request if NATS is unreachable."""
 
         async def serve(count: int) -> Sequence[T | None]:
             if not self._away:
@@ -213,9 +211,7 @@ class FleetCounter:
         return [True] * granted + [False] * (count - granted)
 
     async def _grant(self, entry: "SharedEntry", name: str, limit: int, count: int) -> int:
-        """Takes up to `count` of the slots that other gateways leave free, and returns their
-        number.
-        """
+        """Takes up to `count` slots that other gateways leave free, and returns their number."""
         fresh = False
         expired: set[str] = set()
         while True:

@@ -270,7 +270,7 @@ class McpServers:
         return tuple(named_tools(names, found).values())
 
     async def _listed(self, server: str, owner: str) -> Sequence[Tool]:
-        """The tools of one server: the last known ones while it is down, none if they are refused."""
+        """The tools of one server: the last known ones while it is down, none if refused."""
         seen = server if server in self._toolsets else f"{server} {owner}"
         try:
             toolset = self._toolsets.get(server) or self._of_owner(server, owner)

@@ -128,9 +128,7 @@ class ServedModel:
         )
 
     async def warm(self, remote: tuple[Tool, ...] = ()) -> bool:
-        """Makes a local model process the common start of all requests. Returns False for other
-        models.
-        """
+        """Makes a local model process the common start of all requests. False for other models."""
         if not hasattr(self.model, "warm"):
             return False
         offer = self._offers.of(NO_CLIENT_TOOLS, remote)

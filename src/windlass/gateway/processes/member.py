@@ -126,7 +126,7 @@ class Member:
 
         Returns when they have, or after `SEARCH_SECONDS`.
         """
-        number, answer = self._asked("")
+        number, answer = self._new_request("")
         self._send(Find(number, run_id))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SEARCH_SECONDS):
@@ -142,7 +142,7 @@ class Member:
     # The limits of keys and models.
 
     async def spend(self, name: str, per_minute: int) -> float:
-        number, answer = self._asked(name)
+        number, answer = self._new_request(name)
         self._send(Spend(number, name, per_minute))
         return await answer
 
@@ -176,7 +176,7 @@ class Member:
             self._unused[name] -= 1
             turn.set_result(True)
             return turn
-        number, answer = self._asked(name)
+        number, answer = self._new_request(name)
         answer.add_done_callback(lambda done: self._decide(name, turn, done))
         turn.add_done_callback(lambda _: self._withdraw(number))
         self._send(Acquire(number, name, limit, max_waiting))
@@ -195,7 +195,7 @@ class Member:
         if number in self._answers:  # not answered: the turn was cancelled
             self._send(Withdraw(number, self._answers[number][0]))
 
-    def _asked(self, name: str) -> "tuple[int, asyncio.Future[float]]":
+    def _new_request(self, name: str) -> "tuple[int, asyncio.Future[float]]":
         answer: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         number = next(self._numbers)
         self._answers[number] = (name, answer)

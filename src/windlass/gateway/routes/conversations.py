@@ -169,7 +169,7 @@ class Before(Struct, frozen=True):
     def of(cls, run: FoundRun, history: History) -> "Before":
         reply = history.reply()
         calls = {call.id: run.call_ids.outward(call.id) for call in reply.pending}
-        return cls(seen_by_client(reply, history.asked, run.call_ids), calls)
+        return cls(seen_by_client(reply, history.input_count, run.call_ids), calls)
 
     def as_sent(self, message: Message) -> Message:
         """A message of the next request as its client sent it, without results of server tools."""
@@ -212,13 +212,13 @@ class StoredConversation:
             history = History(await run.recorded())
             if history.started is None:
                 continue
-            items += self._asked(run, history.started.messages, change_of(record), before)
+            items += self._input_items(run, history.started.messages, change_of(record), before)
             if history.ended is not None:
-                items += await self._answered(run)
+                items += await self._output_items(run)
                 before = Before.of(run, history)
         return [item for item in items if item["id"] not in removed]
 
-    def _asked(
+    def _input_items(
         self,
         run: FoundRun,
         messages: tuple[Message, ...],
@@ -236,7 +236,7 @@ class StoredConversation:
         all_items = input_items((*known, *map(before.as_sent, new)), place.id, names)
         return all_items[len(input_items(known, place.id, names)) :]
 
-    async def _answered(self, run: FoundRun) -> list[JsonObject]:
+    async def _output_items(self, run: FoundRun) -> list[JsonObject]:
         """The output of all responses of a run."""
         events, tools = await run.recorded(), run.origin.outline()
         place, items = ResponsePlace(run.id), list[JsonObject]()
@@ -334,8 +334,8 @@ class ConversationRoutes:
                 return await self._shown(conversation.id, exchange_of(request.scope).owner)
             case "DELETE":
                 await forget_runs(self._gateway, conversation.runs)
-                gone = {"id": conversation.id, "object": "conversation.deleted", "deleted": True}
-                return json_response(gone)
+                answer = {"id": conversation.id, "object": "conversation.deleted", "deleted": True}
+                return json_response(answer)
             case _:
                 return json_response(conversation.fields())
 

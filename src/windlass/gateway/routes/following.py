@@ -16,7 +16,7 @@ class FollowedLog:
 
     def __init__(self, gateway: Gateway, events: Follower | None, gone: asyncio.Task[None]) -> None:
         """The task `gone` ends when the client disconnects."""
-        self._gateway, self._events, self._gone = gateway, events, gone
+        self._gateway, self._events, self._disconnect = gateway, events, gone
         self.is_over = events is None
         """Whether all events of the run have been read."""
         self.has_more = events is not None
@@ -24,7 +24,7 @@ class FollowedLog:
 
     @property
     def client_gone(self) -> bool:
-        return self._gone.done()
+        return self._disconnect.done()
 
     async def batch(self) -> Sequence[RunEvent]:
         """The next events; none when a heartbeat is due."""

@@ -165,11 +165,11 @@ class GatewayTools:
             events = await stored.recorded()
         except RunNotFound:
             events = ()
-        asked = [event.call for event in events if isinstance(event, ApprovalRequested)]
+        questions = [event.call for event in events if isinstance(event, ApprovalRequested)]
         decided = any(isinstance(event, ApprovalResolved | ToolRunStarted) for event in events)
-        ended = bool(asked) and any(isinstance(event, RunEnded) for event in events)
-        given = (call.params.input_responses or {}).get(asked[0].id) if asked else None
-        waited = ended and not decided and _is_same(asked[0], call)
+        ended = bool(questions) and any(isinstance(event, RunEnded) for event in events)
+        given = (call.params.input_responses or {}).get(questions[0].id) if questions else None
+        waited = ended and not decided and _is_same(questions[0], call)
         if not waited or not isinstance(given, types.ElicitResult):
             raise MCPError(types.INVALID_PARAMS, NOT_WAITING)
         run = await self._started(tool, call)
@@ -395,7 +395,7 @@ class McpSession:
     async def _stop_later(self) -> None:
         await asyncio.sleep(GONE_SECONDS)
         for run in list(self._runs):
-            log.info("run stopped: its MCP client is gone", extra={"run_id": run.id})
+            log.info("run stopped: its MCP client disconnected", extra={"run_id": run.id})
             await run.stop()
 
 

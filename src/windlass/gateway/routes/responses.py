@@ -411,27 +411,27 @@ class ResponseInputs:
 
     async def count(self, request: Request) -> Response:
         """`POST /v1/responses/input_tokens`: estimates the tokens of the input."""
-        asked = await self._asked(request)
+        given = await self._input_of(request)
         tools = [
-            tool.declaration for tool in asked.tools.read(asked.tools.source, self._gateway.limits)
+            tool.declaration for tool in given.tools.read(given.tools.source, self._gateway.limits)
         ]
-        tokens = estimated_tokens(asked.messages, tools)
+        tokens = estimated_tokens(given.messages, tools)
         return json_response({"object": "response.input_tokens", "input_tokens": tokens})
 
     async def compact(self, request: Request) -> Response:
         """`POST /v1/responses/compact`: summarises the conversation, in one opaque item."""
         exchange = exchange_of(request.scope)
-        asked = await self._asked(request)
+        given = await self._input_of(request)
         summarizing = RunRequest(
             wire=WIRE_NAME,
-            model=asked.model,
-            messages=(*asked.messages, Message.user(SUMMARY_PROMPT)),
+            model=given.model,
+            messages=(*given.messages, Message.user(SUMMARY_PROMPT)),
             tool_choice=NONE,
-            settings=Settings(max_tokens=asked.settings.max_tokens),
+            settings=Settings(max_tokens=given.settings.max_tokens),
             store=False,
-            parts=asked.parts,
-            answer=asked.answer,
-            size=asked.size,
+            parts=given.parts,
+            answer=given.answer,
+            size=given.size,
         )
         run = await self._gateway.start(summarizing, exchange, request.receive)
         await asyncio.wait([run.task])
@@ -449,11 +449,11 @@ class ResponseInputs:
             }
         )
 
-    async def _asked(self, request: Request) -> RunRequest:
+    async def _input_of(self, request: Request) -> RunRequest:
         exchange = exchange_of(request.scope)
         body = await counted_body(self._gateway, request.scope, request.receive)
-        asked = await self._requests.read(body, exchange)
-        return await self._requests.continued(asked, options_of(asked.answer), exchange.owner)
+        given = await self._requests.read(body, exchange)
+        return await self._requests.continued(given, options_of(given.answer), exchange.owner)
 
 
 def asked_page(items: Sequence[JsonObject], request: Request) -> JsonObject:

@@ -60,7 +60,7 @@ class ResponseSocket:
         self._gateway, self._answer = gateway, answer
         self._scope, self._receive, self._send = scope, receive, send
         self._memory = SocketMemory()
-        self._gone = asyncio.Event()
+        self._disconnected = asyncio.Event()
 
     async def serve(self) -> None:
         """Answers the requests of the connection until it closes."""
@@ -76,7 +76,7 @@ class ResponseSocket:
                 self._scope[BUSY] = True
                 responding = asyncio.create_task(self._respond(message))
         finally:
-            self._gone.set()  # stops the run, as over HTTP
+            self._disconnected.set()  # stops the run, as over HTTP
             if responding is not None:
                 await asyncio.wait([responding])
 
@@ -89,7 +89,7 @@ class ResponseSocket:
                 await self._answer_request(body)
         finally:
             self._scope[BUSY] = False
-            if self._gateway.draining and not self._gone.is_set():
+            if self._gateway.draining and not self._disconnected.is_set():
                 await self._deliver({"type": "websocket.close", "code": GOING_AWAY})
 
     async def _answer_request(self, fields: dict[str, Raw]) -> None:
@@ -103,7 +103,7 @@ class ResponseSocket:
             if not is_read:
                 is_read = True
                 return {"type": "http.request", "body": body, "more_body": False}
-            await self._gone.wait()
+            await self._disconnected.wait()
             return {"type": "http.disconnect"}
 
         await self._answer(self._http_scope(), receive, frames.send)
@@ -128,7 +128,7 @@ class ResponseSocket:
         try:
             await self._send(message)
         except OSError:  # the client has disconnected
-            self._gone.set()
+            self._disconnected.set()
 
 
 class _FrameSender:

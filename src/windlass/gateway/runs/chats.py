@@ -79,7 +79,7 @@ class Chats:
             history = History(await self._log.read(record.id))
             if record.ended is None:
                 return history.started.messages if history.started else ()
-            return seen_by_client(history.reply(), history.asked, CallIds(record.id))
+            return seen_by_client(history.reply(), history.input_count, CallIds(record.id))
         return ()
 
     async def rename(

@@ -38,9 +38,9 @@ class HiddenTurn(Struct, frozen=True):
     """Maps the call ids that the client knows to those of the turn."""
 
 
-def hidden_turn(reply: Reply, asked: int, ids: CallIds) -> HiddenTurn | None:
-    """The hidden turn of a run that began with `asked` messages; None if nothing is hidden."""
-    messages = reply.messages[asked:]
+def hidden_turn(reply: Reply, input_count: int, ids: CallIds) -> HiddenTurn | None:
+    """The hidden turn of a run with `input_count` input messages; None if nothing is hidden."""
+    messages = reply.messages[input_count:]
     if not reply.pending or not messages:
         return None
     answers = reply.rounds[-1].shown
@@ -51,14 +51,14 @@ def hidden_turn(reply: Reply, asked: int, ids: CallIds) -> HiddenTurn | None:
     return HiddenTurn(messages, answers, known)
 
 
-def seen_by_client(reply: Reply, asked: int, ids: CallIds) -> tuple[Message, ...]:
+def seen_by_client(reply: Reply, input_count: int, ids: CallIds) -> tuple[Message, ...]:
     """The conversation that the client has seen: only the client's calls of a waiting turn."""
     if not reply.pending:
         return reply.messages
     turn = reply.messages[-1]
     calls = [replace(call, id=ids.outward(call.id)) for call in reply.pending]
     texts = [part for part in turn.parts if isinstance(part, Text)]
-    return (*reply.messages[:asked], Message("assistant", (*texts, *calls)))
+    return (*reply.messages[:input_count], Message("assistant", (*texts, *calls)))
 
 
 def continued(stored: Sequence[Message], messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -86,9 +86,7 @@ class ActiveRun:
         await self._run.stop()
 
     async def approve(self, decision: Decision) -> bool:
-        """Decides about a waiting call, and waits until the decision is stored. False if none
-        waits.
-        """
+        """Decides about a waiting call, and waits until that is stored. False if none waits."""
         self._run.check_here()
         decided = self._run.approve(
             decision.call_id,

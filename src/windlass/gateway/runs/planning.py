@@ -88,9 +88,9 @@ class RunPlanning:
         if history.ended is None:
             message = f"The run {run.id} has not ended."
             raise Refused(Problem(409, message, "run_in_progress"))
-        return seen_by_client(history.reply(), history.asked, run.call_ids)
+        return seen_by_client(history.reply(), history.input_count, run.call_ids)
 
-    async def again(self, run: InterruptedRun) -> RunPlan:
+    async def plan_again(self, run: InterruptedRun) -> RunPlan:
         """Plans an interrupted run with the models and tools of the current configuration.
 
         Raises `RunInterrupted` if its model, a tool or its session is not available.
@@ -135,7 +135,7 @@ class RunPlanning:
             if record.ended is None or self._service.log is None:
                 continue
             history = History(await self._service.log.read(run_id))
-            turn = hidden_turn(history.reply(), history.asked, CallIds(run_id))
+            turn = hidden_turn(history.reply(), history.input_count, CallIds(run_id))
             if turn is not None and not any(self._turns.knows(owner, each) for each in turn.ids):
                 self._turns.keep(owner, turn)
 

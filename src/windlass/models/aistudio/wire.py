@@ -92,8 +92,10 @@ def plan_of(messages: Sequence[Message], live: Sequence[SaidTurn] | None) -> Pla
             text = "\n\n".join(message.text for message in rest) or _ONLY_IMAGES
             return PagePrompt(text, new_chat=False, images=_images(rest))
     system = "\n\n".join(message.text for message in messages if message.role == "system")
-    said = [message for message in messages if message.role != "system"]
-    return PagePrompt(_rendered(said), new_chat=True, system=system, images=_images(said))
+    conversation = [message for message in messages if message.role != "system"]
+    return PagePrompt(
+        _rendered(conversation), new_chat=True, system=system, images=_images(conversation)
+    )
 
 
 def _images(messages: Sequence[Message]) -> tuple[InlineData, ...]:

@@ -406,7 +406,9 @@ class Streams:
                 return b"".join(piece.data for piece in pieces)
             if loop.time() > give_up:
                 found = f"{len(pieces)} of {count}"
-                raise Damaged(f"the log of run {run_id} has only {found} pieces of an event")
+                raise Damaged(
+                    f"the log of run {run_id} is damaged: an event has only {found} pieces"
+                )
             await asyncio.sleep(RETRY_INTERVAL)
 
     async def _put_piece(self, subject: str, piece: bytes, start: int) -> None:

@@ -53,7 +53,7 @@ MAX_LOG_CHARS = 2_000
 
 
 def elicit_call(tool: str, params: types.ElicitRequestParams) -> FunctionCall:
-    """The server's question as a call that an approver can decide about: a form with its defaults."""
+    """The server's question as a call for the approver: a form with its defaults."""
     shown: dict[str, Any] = {"message": params.message}
     match params:
         case types.ElicitRequestURLParams():

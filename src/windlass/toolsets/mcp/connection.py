@@ -336,9 +336,7 @@ class ServerKeeper:
             await asyncio.gather(following, relisting, *ends, return_exceptions=True)
 
     async def _follow(self, client: Client) -> None:
-        """Subscribes to the changes of a server without a handshake. Other servers send them
-        anyway.
-        """
+        """Subscribes to changes of a server without a handshake. Other servers send them anyway."""
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         tools = client.server_capabilities.tools
@@ -380,9 +378,7 @@ class ServerKeeper:
         return types.ListRootsResult(roots=_roots(self._server))
 
     def responded(self, response: httpx2.Response, connection: McpConnection | None) -> None:
-        """Records the status of a refused request, and whether the server has forgotten the
-        session.
-        """
+        """Records a refused request's status, and whether the server has forgotten the session."""
         status = response.status_code
         if status < 400:
             return

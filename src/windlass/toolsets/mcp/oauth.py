@@ -204,7 +204,7 @@ class StoredLogin(OAuthClientProvider):
             await super()._handle_token_response(response)
         except OAuthTokenError as error:
             if self._refreshing:
-                raise LoginRequired("the login has ended") from error
+                raise LoginRequired("the login has expired") from error
             raise
         self._keep_metadata()
 
@@ -218,7 +218,7 @@ class StoredLogin(OAuthClientProvider):
         """The server refused the token: it may have been revoked, so it is refreshed once."""
         self.context.current_tokens = await self._store.get_tokens()
         if not self.context.can_refresh_token():
-            raise LoginRequired("there is no login, or it has ended")
+            raise LoginRequired("there is no login, or it has expired")
         self._refreshing = True
         return await self._refresh_token()
 

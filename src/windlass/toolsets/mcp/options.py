@@ -146,9 +146,9 @@ def server_from(target: str | Sequence[str], **options: Any) -> ServerOptions:
     """
     unknown = options.keys() - ServerOptions.__struct_fields__
     if unknown or "command" in options or "url" in options:
-        said = ", ".join(sorted(unknown or {"command", "url"} & options.keys()))
+        names = ", ".join(sorted(unknown or {"command", "url"} & options.keys()))
         known = ", ".join(sorted(McpOptions.__annotations__))
-        raise ConfigError(f"mcp: unknown option {said}; supported: {known}")
+        raise ConfigError(f"mcp: unknown option {names}; supported: {known}")
     if isinstance(target, str) and _ADDRESS.match(target):
         return _remote(target, options)
     return _local(target, options)

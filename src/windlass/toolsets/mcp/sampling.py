@@ -31,7 +31,7 @@ def messages_of(params: types.CreateMessageRequestParams) -> tuple[Message, ...]
         blocks: list[Any] = each.content if isinstance(each.content, list) else [each.content]
         texts = [block.text for block in blocks if isinstance(block, types.TextContent)]
         if len(texts) != len(blocks):
-            raise ValueError("only text can be sampled")
+            raise ValueError("sampling supports only text content")
         text = "\n".join(texts)
         messages.append(Message.user(text) if each.role == "user" else Message.assistant(text))
     return tuple(messages)
@@ -59,12 +59,12 @@ class SamplingBudget:
 
     def __init__(self, max_tokens: int) -> None:
         self._max_tokens = max_tokens
-        self._spent: dict[object, int] = {}
+        self._used: dict[object, int] = {}
 
     def left(self, run: object) -> int:
-        return max(0, self._max_tokens - self._spent.get(run, 0))
+        return max(0, self._max_tokens - self._used.get(run, 0))
 
     def spend(self, run: object, tokens: int) -> None:
-        self._spent[run] = self._spent.pop(run, 0) + tokens
-        if len(self._spent) > MAX_TRACKED_RUNS:
-            del self._spent[next(iter(self._spent))]
+        self._used[run] = self._used.pop(run, 0) + tokens
+        if len(self._used) > MAX_TRACKED_RUNS:
+            del self._used[next(iter(self._used))]

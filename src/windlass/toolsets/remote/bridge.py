@@ -16,7 +16,7 @@ from windlass.toolsets.remote import subjects
 from windlass.toolsets.remote.calls import (
     Answer,
     Lost,
-    NotThere,
+    NotDelivered,
     PendingCalls,
     Stopped,
     repeatable,
@@ -156,7 +156,7 @@ class Bridge:
                 return response_of(await self._ask(member, spec, frame, context), spec)
             except Lost as loss:
                 self._directory.left(session, member.id)
-                if isinstance(loss, NotThere):
+                if isinstance(loss, NotDelivered):
                     absent[member.id] += 1
                     if absent[member.id] >= MAX_ATTEMPTS:
                         tried.add(member.id)
@@ -164,7 +164,7 @@ class Bridge:
                     tried.add(member.id)
                     await self._give_up(member, key)
                 safe = repeatable(spec) and len(tried) < MAX_ATTEMPTS
-                if not safe and not isinstance(loss, NotThere):
+                if not safe and not isinstance(loss, NotDelivered):
                     raise ToolError(
                         f"{spec.name} was interrupted, effect unknown: the worker {member.id}"
                         f" {loss.how}",
@@ -234,7 +234,7 @@ class Bridge:
         except NatsError as error:
             raise ToolError(f"NATS failed: {error}") from error
         if isinstance(answer, Busy) and frame.queue:  # the worker is leaving
-            raise NotThere
+            raise NotDelivered
         if isinstance(answer, Result) and answer.outcome == "stopped":
             raise Stopped
         return answer

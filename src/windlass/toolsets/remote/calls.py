@@ -61,7 +61,7 @@ class Unreadable(Lost):
     how = "sent an unreadable answer"
 
 
-class NotThere(Lost):
+class NotDelivered(Lost):
     """The worker had left before the call reached it: the tool did not run."""
 
 
@@ -161,7 +161,7 @@ class PendingCalls:
             return  # too late, or from another session
         if lost:
             if pending.sent == 1:  # otherwise the worker may have received it before
-                pending.lose(NotThere())
+                pending.lose(NotDelivered())
             return
         pending.member.seen = self._clock()
         try:

@@ -30,9 +30,7 @@ class SessionWorker:
 
     @property
     def load(self) -> float:
-        """Its load from 0 to 1: the gateway's own count or its last announcement, whichever is
-        larger.
-        """
+        """Its load from 0 to 1: the larger of the gateway's own count and the last announcement."""
         running = max(self.in_flight, self.announcement.running)
         return running / max(1, self.announcement.max_running)
 
@@ -58,7 +56,7 @@ class Directory:
         self._bound: dict[str, str] = {}
         self._conflicts: set[tuple[str, str, str]] = set()
 
-    def heard(self, announcement: Announcement, now: float) -> bool:
+    def record(self, announcement: Announcement, now: float) -> bool:
         """Records an announcement. True if the worker or its tools are new."""
         members = self._sessions.setdefault(announcement.session, {})
         known = members.get(announcement.worker)

@@ -33,7 +33,7 @@ NO_WORKER_SECONDS = 3.0
 
 
 class _Discovery:
-    """One request to the workers of a session to announce themselves. Concurrent listings share it."""
+    """One request to the workers of a session to announce themselves, shared by all listings."""
 
     task: asyncio.Task[None]
 
@@ -42,7 +42,7 @@ class _Discovery:
         """The workers that answered, including those whose announcement was refused."""
         self._news = asyncio.Event()
 
-    def heard(self, worker: str) -> None:
+    def add(self, worker: str) -> None:
         if worker not in self._workers:
             self._workers.add(worker)
             self._news.set()
@@ -101,10 +101,10 @@ class Presence:
         else:
             if isinstance(notice, Farewell):
                 self._directory.left(session, worker)
-            elif self._directory.heard(notice, asyncio.get_running_loop().time()):
+            elif self._directory.record(notice, asyncio.get_running_loop().time()):
                 self._news.set()
         if (discovery := self._discoveries.get(session)) is not None:
-            discovery.heard(worker)
+            discovery.add(worker)
 
     async def wait_for_worker(
         self, connection: Connection, session: str, spec: ToolSpec, tried: Collection[str]
@@ -132,9 +132,7 @@ class Presence:
         await asyncio.shield(discovery.task)
 
     def forget(self, session: str | None = None) -> None:
-        """Forgets that the session, or each session, was listed, so that the next listing waits
-        again.
-        """
+        """Forgets that the session, or each one, was listed: its next listing waits again."""
         if session is None:
             self._complete.clear()
         else:

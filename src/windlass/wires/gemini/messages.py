@@ -128,7 +128,7 @@ def _encode_response(response: FunctionResponse, ids: bool) -> JsonObject:
 
 
 def _encode_id(call_id: str, ids: bool) -> JsonObject:
-    """The id, if the service issued it: it does not know ids that Windlass created."""
+    """The id, if the service issued it. The service does not know ids that Windlass created."""
     return {"id": call_id} if ids and call_id and not is_own_call_id(call_id) else {}
 
 
@@ -219,7 +219,7 @@ _DECODERS: dict[str, Callable[[object, JsonObject, str], AnyPart]] = {
 
 
 def as_items(value: object) -> list[Any] | None:
-    """A list. Google's service accepts a single object for a list of one, and so do we."""
+    """A list. Like Google's service, accepts a single object instead of a list with one item."""
     return [value] if isinstance(value, dict) else as_list(value)
 
 
@@ -333,7 +333,7 @@ def _decode(value: object, place: str) -> Message:
 _START = b"windlass:"
 _ENCODED_START = to_base64(_START)
 _PLACEHOLDERS = frozenset({PLACEHOLDER_SIGNATURE, PLACEHOLDER_SIGNATURE.replace("_", "/")})
-"""Google's placeholder, and what a client makes of it that uses the other base64 alphabet."""
+"""Google's placeholder, in both base64 alphabets: some clients convert it."""
 
 
 class Token(Struct, frozen=True, omit_defaults=True):

@@ -259,7 +259,7 @@ class AnswerDecoder:
         if chunk.error:
             raise problem_in(chunk.error, self._secrets)
         if chunk.usage_metadata:
-            self._usage = chunk.usage_metadata  # running totals: the last one counts
+            self._usage = chunk.usage_metadata  # running totals, so the last one is the result
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.get("blockReason"):
             self._blocked = chunk.prompt_feedback
         events: list[ModelEvent] = []

@@ -1,6 +1,8 @@
 """Reads and validates the body of a generateContent request. Pure.
 
-Google's service accepts every name in camel case and in snake case, and so does this reader.
+Like Google's service, accepts every name in camel case and in snake case. A client returns what it
+has received, so the same turn arrives in several forms: one content for each chunk of a stream,
+results without the ids of their calls, or calls without ids.
 """
 
 import hashlib
@@ -149,7 +151,7 @@ def read_request(
 
 
 def counted_body(body: bytes, limits: RequestLimits) -> bytes:
-    """The request whose tokens a `countTokens` body asks for: the body, or its inner request."""
+    """The request in a `countTokens` body: the body itself, or its inner request."""
     fields = _Section(fields_of(body, limits.max_json_depth))
     return fields.raw("generateContentRequest") or body
 
@@ -246,7 +248,7 @@ def _thinking(config: _Section | None) -> JsonObject:
 
 
 def _effort(thinking: JsonObject) -> str | None:
-    """How much the model shall think, in the words of `Settings`."""
+    """How much the model should think, in the terms of `Settings`."""
     level = (as_text(thinking.get("thinkingLevel")) or "").lower()
     if level in _LEVELS:
         return level
@@ -257,7 +259,7 @@ def _effort(thinking: JsonObject) -> str | None:
 
 
 def _extra(fields: _Section, config: _Section | None) -> JsonObject:
-    """What only a model on the same wire receives, with camel-case names."""
+    """The fields that only a model on the same wire receives, with camel-case names."""
     extra = {name: fields.any(name) for name in fields.names - _KNOWN_FIELDS}
     if tool_config := _other_tool_config(fields):
         extra["toolConfig"] = tool_config
@@ -288,7 +290,7 @@ def _is_plain_format(config: _Section) -> bool:
 
 CALLING = "toolConfig.functionCallingConfig"
 _NOT_TOOLS = frozenset({"mcpServers"})
-"""Entries that Google's service itself connects to. The gateway does not."""
+"""Entries with servers that Google's service connects to, and that the gateway ignores."""
 
 
 def read_tools(data: bytes, limits: RequestLimits) -> list[Tool]:
@@ -460,12 +462,12 @@ class _ContentReader:
         parts = tuple([self._part(item, place, index) for index, item in enumerate(items)])
         for index, part in enumerate(parts):
             if type(part) is FunctionCall and role != "assistant":
-                said = "must be in a content of the role 'model'"
-                raise ConfigError(f".parts[{index}].functionCall: {said}")
+                reason = "must be in a content of the role 'model'"
+                raise ConfigError(f".parts[{index}].functionCall: {reason}")
             if type(part) is FunctionResponse and role != "tool":
                 if role != "user":
-                    said = "must be in a content of the role 'user'"
-                    raise ConfigError(f".parts[{index}].functionResponse: {said}")
+                    reason = "must be in a content of the role 'user'"
+                    raise ConfigError(f".parts[{index}].functionResponse: {reason}")
                 role = "tool"
         extra = rest(content, "role", "parts") if len(content) > 2 else {}
         return Message(role, parts, {PROVIDER: extra} if extra else {})
@@ -543,7 +545,7 @@ def _check_results(messages: Sequence[Message]) -> None:
 
 
 def _by_role(message: Message) -> Iterable[Message]:
-    """A content as messages: without parts none; with results beside other parts two."""
+    """A content as messages: none without parts, two if it has results and other parts."""
     if message.role != "tool":
         return (message,) if message.parts else ()
     others = tuple(part for part in message.parts if not isinstance(part, FunctionResponse))

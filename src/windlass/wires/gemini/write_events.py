@@ -76,7 +76,7 @@ class Form(Struct, frozen=True, omit_defaults=True):
     thoughts: bool = False
     """Whether the client asked for thoughts."""
     all_text: bool = True
-    """Whether it has the text of all rounds, or only of the last."""
+    """Whether the answer has the text of all rounds, or only of the last."""
 
 
 DEFAULT_FORM = Form()
@@ -317,7 +317,7 @@ def _call_parts(reply: Reply, ids: CallIds) -> list[JsonObject]:
 
 
 def _ending(reply: Reply) -> JsonObject:
-    """The last fields of a candidate: its finish reason, and what the service tells about it."""
+    """The last fields of a candidate: its finish reason and the service's details about it."""
     reason = "STOP" if reply.pending else FINISH_REASONS.get(reply.stop_reason, "STOP")
     extra = reply.rounds[-1].message.extra if reply.rounds else {}
     return {"finishReason": reason, "index": 0, **(as_object(extra.get(CANDIDATE)) or {})}
@@ -498,7 +498,7 @@ def error_fields(problem: Problem) -> JsonObject:
 
 
 def _message(problem: Problem) -> str:
-    """The message; about a prompt that is too long in Google's words, since it has no code."""
+    """The message. For a prompt that is too long it has Google's words, since there is no code."""
     size = prompt_size(problem.message) if problem.code == CONTEXT_EXCEEDED else None
     if size is None:
         return problem.message

@@ -302,5 +302,5 @@ def _without_null(schema: Schema) -> tuple[Schema, bool]:
 
 
 def _bare(schema: Schema) -> Schema:
-    """The fields that belong to each of several types, not to the union."""
+    """The fields that describe each of several types, not their union."""
     return {key: schema[key] for key in ("items", "properties", "required") if key in schema}

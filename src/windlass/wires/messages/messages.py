@@ -41,14 +41,15 @@ from windlass.wires.fields import (
 
 PROVIDER = "anthropic"
 OWN_CALL_PREFIX = "mcptoolu_windlass_"
-"""Begins the ids of our own server tools' calls in `mcp_tool_use` blocks."""
+"""The start of the ids of the gateway's own calls in `mcp_tool_use` blocks."""
 OWN_SIGNATURE = "windlass:"
-"""Begins the signature of a thinking block whose model is not Claude. Its own signature follows."""
+"""The start of the signature of a thinking block of a model other than Claude. The model's own
+signature follows."""
 _INVALID_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 _WITHOUT_CONTENT = frozenset(
     {"redacted_thinking", "tool_addition", "tool_removal", "mcp_tool_listing", "tool_reference"}
 )
-"""Blocks that mean nothing to another model."""
+"""The blocks that other models cannot use."""
 
 
 def wire_call_id(call_id: str) -> str:
@@ -162,7 +163,7 @@ def _encode_response(response: FunctionResponse) -> JsonObject:
 
 
 def _named(part: InlineData | FileData) -> JsonObject:
-    """Media that Claude cannot read, as a text that says so."""
+    """A text in place of media that Claude cannot read."""
     return {"type": "text", "text": f"[{part.mime_type or 'file'}: not supported by this model]"}
 
 

@@ -38,7 +38,7 @@ WIRE = "messages"
 EarlierText: TypeAlias = Literal["include", "omit"]
 """Whether an answer contains the text of earlier rounds."""
 CONNECTOR_BETA = "mcp-client-"
-"""Begins the beta with which a client understands `mcp_tool_use` blocks."""
+"""The start of the beta of clients that understand `mcp_tool_use` blocks."""
 _KNOWN_FIELDS = frozenset(
     {
         "model",
@@ -232,7 +232,7 @@ def _stop(fields: Fields) -> tuple[str, ...] | None:
 
 
 def _effort(fields: Fields) -> str | None:
-    """How much the model shall think, in the words of `Settings`."""
+    """How much the model should think, in the terms of `Settings`."""
     effort = as_text((as_object(fields.any("output_config")) or {}).get("effort"))
     match fields.any("thinking"):
         case {"type": "disabled"}:

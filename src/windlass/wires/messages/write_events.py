@@ -50,7 +50,7 @@ STOP_REASONS: dict[StopReason, str] = {
     "answer": "end_turn",
     "calls": "tool_use",
     "max_rounds": "end_turn",
-    "budget": "end_turn",  # Claude Code continues an answer with `max_tokens`, which spends more
+    "budget": "end_turn",  # Claude Code continues after `max_tokens`, which costs more
     "repetition": "end_turn",
     "length": "max_tokens",
     "content_filter": "refusal",
@@ -59,7 +59,7 @@ STOP_REASONS: dict[StopReason, str] = {
 """Other stop reasons are errors."""
 
 SERVER_NAME = "windlass"
-"""The server of our own tools in `mcp_tool_use` blocks."""
+"""The name of the gateway's own server in `mcp_tool_use` blocks."""
 NOT_RUN = "The tool did not run."
 
 ShownThoughts: TypeAlias = Literal["full", "signature", "none"]
@@ -287,7 +287,7 @@ class _BlockMachine:
         self._own_calls: list[FunctionCall] = []
         """The calls of server tools in this round."""
         self._unanswered: list[FunctionCall] = []
-        """Those in a block, without a result yet."""
+        """The server calls that have a block, but no result yet."""
         self._results: dict[str, FunctionResponse] = {}
         self._turn_over = False
         self._held: list[TextDelta | PartReceived] = []
@@ -304,7 +304,7 @@ class _BlockMachine:
             handle(self, event)
 
     def end(self, reply: Reply) -> None:
-        """Closes the last block, and shows the calls for the client that it has not seen yet."""
+        """Closes the last block, and shows the client the calls that it has not seen yet."""
         self._release()
         self._close()
         self._finish_results()
@@ -486,7 +486,7 @@ class _BlockMachine:
                 self._finish_results()
 
     def _finish_results(self) -> None:
-        """Shows the results that have come, as far as those of earlier calls have come, too."""
+        """Shows results in call order, up to the first call without a result."""
         while self._unanswered and self._unanswered[0].id in self._results:
             call = self._unanswered.pop(0)
             self._result(call, self._results.pop(call.id))
@@ -550,9 +550,9 @@ class _BlockMachine:
 
 
 def _signature(event: ThoughtDelta, fields: JsonObject) -> str | None:
-    """The signature for the client; empty if the thought ends without one, None if it goes on.
+    """The signature for the client; empty if the thought ends without one, None if it continues.
 
-    That of another model than Claude gets a mark, so that it never reaches Claude.
+    The signature of a model other than Claude gets a mark, so that it never reaches Claude.
     """
     if event.signature is not None:
         return f"{OWN_SIGNATURE}{event.signature}"

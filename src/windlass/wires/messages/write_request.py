@@ -51,7 +51,7 @@ Thinking: TypeAlias = Literal["adaptive", "budget", "none"]
 
 
 class ModelTraits(Struct, frozen=True):
-    """What a model accepts in a request. A server's refusal corrects it."""
+    """What a model accepts in a request. A refusal of the server corrects these values."""
 
     max_tokens: int = ANSWER_TOKENS
     """The output limit of a request without one: this field is required."""
@@ -134,7 +134,7 @@ class RequestEncoder:
         if not offered:
             return []
         if names and request.tool_choice.mode != "none":
-            # This wire has no choice among some tools: only they are offered.
+            # This wire cannot restrict the choice to some tools, so only those are offered.
             kept = tuple(tool for tool in offered if getattr(tool, "name", None) in names)
             if len(kept) < len(offered):
                 return encode_tools(kept)
@@ -324,7 +324,7 @@ def _thinking(request: ModelRequest, traits: ModelTraits) -> JsonObject:
 
 
 def _may_think(messages: Sequence[Message]) -> bool:
-    """Whether thinking may be on: the turn whose calls are being answered must have thoughts."""
+    """Whether thinking may be on. While calls are answered, their turn must have thoughts."""
     for message in reversed(messages):
         if message.role == "assistant":
             return not message.calls or any(map(_is_signed, message.parts))

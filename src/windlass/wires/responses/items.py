@@ -388,7 +388,7 @@ class CallItems:
             self._write_arguments(opened, event.json)
 
     def _write_arguments(self, opened: OpenCall, text: str) -> None:
-        if opened.type != "custom_tool_call":  # its text is known when its JSON is complete
+        if opened.type != "custom_tool_call":  # the text is known only when its JSON is complete
             opened.has_deltas = True
             delta = self._place(opened) + b',"delta":' + json_text(text)
             self._output.event(_ARGUMENT_EVENTS[opened.type] + ".delta", delta)

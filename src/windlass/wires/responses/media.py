@@ -14,7 +14,7 @@ KINDS: dict[str, PartKind] = {
     "input_file": "file",
     "input_audio": "audio",
 }
-"""What the parts contain, by type."""
+"""The kinds of content, by the type of the part."""
 
 _AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
 _DEFAULT_TYPE = "application/octet-stream"

@@ -527,15 +527,15 @@ def _say(
             if content and part_fields and content[-1].get("type") == "output_text":
                 content[-1] |= part_fields
             return content
-        said: list[JsonObject] = (
+        added: list[JsonObject] = (
             [{"type": "output_text", "text": part.text, **part_fields}] if part.text else []
         )
     else:
-        item_fields, said = {}, [{"type": "refusal", "refusal": part.data.get("refusal", "")}]
+        item_fields, added = {}, [{"type": "refusal", "refusal": part.data.get("refusal", "")}]
     if content is None or item_fields:
         content = []
         items.append({"type": "message", "role": "assistant", "content": content, **item_fields})
-    content += said
+    content += added
     return content
 
 

@@ -112,7 +112,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
             return types.AudioContent(data=data, mime_type=kind)
         if kind.startswith("image/"):
             return types.ImageContent(data=data, mime_type=kind)
-        raise ConfigError(f"{name!r} in the prompt {self.name!r} is no image and no sound")
+        raise ConfigError(f"{name!r} in the prompt {self.name!r} is neither an image nor audio")
 
 
 def read_prompt(file: Path) -> Prompt:
@@ -151,7 +151,7 @@ class PromptFolder:
     def __init__(self, folder: Path) -> None:
         """Raises `ConfigError` for a folder or a file that cannot be read."""
         if not folder.is_dir():
-            raise ConfigError(f"there is no folder {str(folder)!r} of prompts")
+            raise ConfigError(f"the prompt folder {str(folder)!r} does not exist")
         self._folder = folder
         self._seen: dict[Path, int] = {}
         self._prompts: dict[str, Prompt] = {}

@@ -398,7 +398,9 @@ async def _delegated(extra: "MCPServer", method: str, context: Request, params: 
     server = extra._lowlevel_server  # pyright: ignore[reportPrivateUsage]
     entry = server.get_request_handler(method)
     if entry is None:
-        raise MCPError(types.METHOD_NOT_FOUND, f"no {method}")
+        raise MCPError(
+            types.METHOD_NOT_FOUND, f"this server does not support the method {method!r}"
+        )
     return await cast("Any", entry.handler)(context, params or entry.params_type())
 
 
@@ -416,7 +418,9 @@ def _page(
     """One page of a list, and the cursor of the next. Raises `MCPError` for a wrong cursor."""
     cursor = params.cursor if params else None
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-        raise MCPError(types.INVALID_PARAMS, "cursor: unknown")
+        raise MCPError(
+            types.INVALID_PARAMS, "cursor: unknown value; list from the start, without a cursor"
+        )
     start = int(cursor or 0)
     end = start + PAGE_SIZE
     return items[start:end], str(end) if end < len(items) else None
