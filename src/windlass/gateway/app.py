@@ -250,7 +250,7 @@ class App:
         await respond_json(send, body, headers, problem.status)
 
     def _error_body(self, scope: Scope, exchange: Exchange) -> Callable[[Problem], bytes]:
-        """Writes errors in the form of the path's wire, else of the client's wire, else OpenAI's."""
+        """Writes errors in the form of the path's wire, else of the client's, else OpenAI's."""
         wire = self._wire_of(scope)
         if wire is None:
             wire = next((each for each in self._wires if each.header in exchange.headers), None)

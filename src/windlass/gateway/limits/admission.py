@@ -245,7 +245,7 @@ class Admission:
         turn: "asyncio.Future[bool]",
         disconnected: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """Waits for the place of a queued run, or its refusal. Raises `Refused` and `ClientGone`."""
+        """Waits for a queued run's place, or its refusal. Raises `Refused` and `ClientGone`."""
         leaving = asyncio.create_task(disconnected())
         entered = False
         try:
