@@ -428,16 +428,19 @@ async def test_a_result_may_be_used_twice_by_a_function() -> None:
     assert len(calls_of(await events_of(model, request))) == 2
 
 
-async def test_a_further_call_counts_if_its_arguments_are_others() -> None:
-    first = 'a = find_hotels(city="Rome", currency="euros")'
-    for line, count in (
-        ('b = find_hotels(city="Rome", currency="euros")', 1),
-        ('b = find_hotels(city="Oslo", currency="euros")', 2),
-        ('b = find_hotels(city="Rome")', 2),
+async def test_a_further_call_without_a_new_word_of_the_request_is_left_out() -> None:
+    first = '# hotels, euros, Oslo\na = find_hotels(city="Rome", currency="euros")'
+    for line, prompt, count in (
+        ('b = find_hotels(city="Rome")', "Hotels in Rome, in euros", 1),
+        ('b = find_hotels(city="Oslo")', "Hotels in Rome, in euros, and Oslo", 2),
+        ('b = find_hotels(city="\u5317\u4eac")', "Hotels in Rome, in euros, \u548c\u5317\u4eac", 2),
+        ('# the cheapest hotels\nb = find_hotels(city="Rome")', "Rome, euros, and cheapest", 2),
+        ('# euros, Oslo\nb = find_hotels(city="Oslo")', "Hotels in Rome and Oslo, euros", 2),
+        (first.replace("Oslo", "Rome"), "Rome hotels, in euros", 1),
     ):
         model, _ = small(f"{first}\n{line}", "Yes")
-        request = asked("Hotels in Rome and Oslo, in euros", tools=(HOTELS,))
-        assert len(calls_of(await events_of(model, request))) == count
+        events = await events_of(model, asked(prompt, tools=(HOTELS,)))
+        assert len(calls_of(events)) == count
 
 
 async def test_an_optional_argument_with_a_made_up_number_is_left_out() -> None:
@@ -758,6 +761,20 @@ async def test_a_call_with_a_made_up_number_needs_more_certainty() -> None:
         inner = ScoredModel([*script], likely)
         events = await events_of(emulated_by_profile(inner), question(prompt))
         assert len(calls_of(events)) == calls
+
+
+@pytest.mark.parametrize(
+    ("purpose", "value", "called"),
+    [("the weather in Paris from a shop", 2, 1), ("three miles", 2, 2), ("the weather", 3, 2)],
+    ids=["nothing new", "another word", "another value"],
+)
+async def test_a_further_function_for_the_same_thing_is_left_out(
+    purpose: str, value: int, called: int
+) -> None:
+    first = f"# the weather in Paris\n{PARIS}"
+    model, _ = small(f'{first}\n# {purpose}\nother = convert(value={value}, to="km")\ndone', "Yes")
+    events = await events_of(model, question("Weather in Paris, and three (3) miles"))
+    assert len(calls_of(events)) == called
 
 
 async def test_several_calls_need_less_certainty_than_one() -> None:

@@ -124,7 +124,7 @@ class Task:
     def without_inventions(self, program: Program) -> Program:
         """The program without calls that the request cannot ask for.
 
-        These are calls with a made-up address, and further ones that repeat another call or have a
+        These are calls with a made-up address, and further ones that add nothing or have another
         made-up text or number that is required. The program ends where its end was likely, unless
         the next call has a value of the request that no call before it has, and a comment with a
         word of the request.
@@ -134,9 +134,9 @@ class Task:
             if kept and step.end >= _END_LIKELY and not self._is_asked_for(step, kept):
                 break
             is_doubtful = (
-                any(_is_same(step, each) for each in kept)
-                or self.has_made_up(step)
+                self.has_made_up(step)
                 or self.has_unknown_number(step)
+                or not self._adds(step, kept)
             )
             if self.has_addresses(step.line) and not (kept and is_doubtful):
                 kept.append(step)
@@ -168,10 +168,26 @@ class Task:
         """Whether the step has a value of the conversation that no other step has."""
         return bool(self._values(step).difference(*map(self._values, others)))
 
+    def _adds(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
+        """Whether a further call uses a result, or has something of the request that another call
+        has not: in its values, or in its comment and the function's name.
+
+        A model that knows two shops asks both, although the request names one.
+        """
+        values, words = self._values(step), self._words(step)
+        return bool(step.needs) or not any(
+            _is_same(step, each) or (values <= self._values(each) and words <= self._words(each))
+            for each in others
+        )
+
     def _values(self, step: ProgramStep) -> set[str]:
         """The values of a step that the conversation contains, and their words."""
         said, values = self.said.lower(), {each.lower() for each in step.literals}
         return shared_words(" ".join(values), said) | {each for each in values if each in said}
+
+    def _words(self, step: ProgramStep) -> set[str]:
+        """The words of the conversation that say what a step is for."""
+        return shared_words(f"{step.purpose} {words_of(step.function.tool.name)}", self.said)
 
     def has_made_up(self, step: ProgramStep) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
@@ -257,9 +273,8 @@ def given_arguments(step: ProgramStep) -> dict[str, Any]:
 
 def _is_same(step: ProgramStep, other: ProgramStep) -> bool:
     """Whether both are the same call, perhaps with a parameter's default in one of them."""
-    if step.needs or other.needs:
-        return False
-    return step.function is other.function and given_arguments(step) == given_arguments(other)
+    given = given_arguments(step)
+    return step.function is other.function and given == given_arguments(other)
 
 
 def last_question(request: ModelRequest) -> str:
