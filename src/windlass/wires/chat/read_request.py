@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from windlass.content import (
     AnyPart,
     FunctionCall,
-    FunctionDeclaration,
     FunctionResponse,
     Message,
     ProviderTool,
@@ -19,13 +18,20 @@ from windlass.content import (
 from windlass.errors import ConfigError
 from windlass.model import AUTO, Settings, ToolChoice, tool_choice_from
 from windlass.request import ClientTools, PartKind, PartPlace, RequestLimits, RunRequest
-from windlass.tool import InvalidSchema, Tool, as_tools
-from windlass.wires.body import Fields, decoded, fields_of
+from windlass.tool import Tool, as_tools
+from windlass.wires.body import Fields, fields_of
 from windlass.wires.calls import in_call_order
 from windlass.wires.chat.messages import PROVIDER, decode_messages
 from windlass.wires.chat.write_events import Form
 from windlass.wires.chat.write_request import LimitName
-from windlass.wires.client_tools import check_expanded_size, invalid_tool
+from windlass.wires.client_tools import (
+    add_tool,
+    check_number_of_tools,
+    check_tool_texts,
+    declared_tool,
+    invalid_tool,
+    tool_entries,
+)
 from windlass.wires.errors import InvalidRequest
 from windlass.wires.fields import JsonObject, as_list, as_object, as_text
 
@@ -311,22 +317,11 @@ def _response_format(fields: Fields) -> tuple[JsonObject | None, str | None, boo
 
 def read_tools(data: bytes, limits: RequestLimits) -> list[Tool]:
     """The client's tools. Raises `InvalidRequest`, which names the field."""
-    items, max_tools = as_list(decoded(data, "tools", limits.max_json_depth)), limits.max_tools
-    if items is None:
-        raise InvalidRequest("tools: must be a list", "tools")
-    if len(items) > max_tools:
-        raise InvalidRequest(
-            f"tools: {len(items)} tools exceed the limit of {max_tools}", "tools", "too_many_tools"
-        )
+    entries = tool_entries(data, limits)
+    check_number_of_tools(entries, limits)
     tools: dict[str, Tool] = {}
-    for index, item in enumerate(items):
-        tool = _tool(item, f"tools[{index}]")
-        if tool.name in tools:
-            place = f"tools[{index}].function.name"
-            raise InvalidRequest(
-                f"{place}: two tools are named {tool.name!r}", place, "invalid_tool"
-            )
-        tools[tool.name] = tool
+    for index, entry in enumerate(entries):
+        add_tool(tools, _tool(entry, f"tools[{index}]"), f"tools[{index}].function")
     return list(tools.values())
 
 
@@ -352,19 +347,8 @@ def _function(value: Any, place: str) -> Tool:
     function = as_object(value)
     if function is None:
         raise invalid_tool(place, "must be an object with a name")
-    if not isinstance(function.get("name"), str):
-        raise invalid_tool(f"{place}.name", "must be a string")
-    if not isinstance(function.get("description"), str | None):
-        raise invalid_tool(f"{place}.description", "must be a string")
-    try:
-        (tool,) = as_tools([_without_nulls(function)])
-    except InvalidSchema as error:
-        raise invalid_tool(f"{place}.{error.place}", f"not a JSON Schema: {error.reason}") from None
-    except ConfigError as error:
-        raise invalid_tool(f"{place}.name", str(error)) from None
-    if isinstance(declaration := tool.declaration, FunctionDeclaration):
-        check_expanded_size(declaration.parameters, f"{place}.parameters")
-    return tool
+    check_tool_texts(function, place)
+    return declared_tool(_without_nulls(function), place)
 
 
 def _without_nulls(fields: JsonObject) -> JsonObject:
