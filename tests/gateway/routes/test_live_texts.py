@@ -14,6 +14,7 @@ from tests.support.asgi import Answer, post
 from tests.support.thoroughness import examples
 
 from windlass.content import Usage
+from windlass.errors import StorageError
 from windlass.events import ModelEvent, TextDelta, ThoughtDelta, TurnEnded
 from windlass.gateway import App, create_app
 from windlass.gateway.config import GatewayConfig, ServerConfig
@@ -202,6 +203,30 @@ async def test_a_write_that_fails_ends_the_request_and_not_the_run() -> None:
     model.ends()
     await run.task
     assert run.reply.text == "one two three"
+    await app.gateway.aclose()
+
+
+@pytest.mark.parametrize("fails_first", [True, False])
+async def test_a_stream_whose_log_fails_while_a_text_is_blocked_is_completed(
+    fails_first: bool,
+) -> None:
+    model = FedModel()
+    app = app_of(model)
+    client = Client(app, slow=lambda number: number == 2)
+    asking = asyncio.create_task(client.post(CHAT))
+    model.writes("one ")
+    await until(lambda: len(client.parts) == 1)
+    [run] = app.gateway.runs.running()
+    published = run.log.published
+    model.writes("two ")
+    await until(lambda: run.log.published > published)
+    if not fails_first:  # the stream's task waits for the client then
+        await asyncio.sleep(0.01)
+    run.log.close(StorageError("the disk is full"))
+    client.reads.set()
+    answer = await asking
+    assert text_of(answer) == "one two "
+    assert answer.body.endswith(b"data: [DONE]\n\n")
     await app.gateway.aclose()
 
 
