@@ -419,8 +419,8 @@ class _StreamedAnswer:
             if self._unsent is not None:
                 await self._unsent
                 self._unsent = None
-                if not batch:  # the log may have failed meanwhile
-                    continue
+                if not batch and not self._watch.run_continues:
+                    continue  # the log may have failed meanwhile
             if self._watch.run_continues:
                 return None
             *slices, last = in_slices(batch)
