@@ -203,7 +203,8 @@ class ToolExecutor:
         """Calls an async function here and a sync function in a thread."""
         function = tool.function
         assert function is not None
-        if tool.dependencies or tool.context_parameter:
+        has_context = bool(tool.dependencies or tool.context_parameter)
+        if has_context:
             arguments = {**arguments, **await self._injected(job, tool)}
         await job.start()
         try:
@@ -218,6 +219,9 @@ class ToolExecutor:
             if task is None or task.cancelling():
                 raise
             raise RuntimeError("the tool cancelled itself") from error
+        finally:
+            if has_context and not tool.is_async:
+                await asyncio.sleep(0)  # progress that the thread has reported comes first
 
     async def _injected(self, job: ToolJob, tool: Tool) -> dict[str, Any]:
         context = ToolContext(
