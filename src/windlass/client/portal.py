@@ -49,7 +49,7 @@ class Portal:
             coroutine.close()
             raise ConfigError("cannot use Client inside an async tool: use AsyncClient")
         ends_with_process = threading.current_thread() is not threading.main_thread()
-        outcome = _Outcome[T]()
+        outcome: _Outcome[T] = _Outcome()  # `_Outcome[T]()` is slow
         settling = self._settle(coroutine, outcome)
         tasks: list[asyncio.Task[None]] = []
 
