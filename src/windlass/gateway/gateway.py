@@ -198,14 +198,14 @@ class Gateway:
             raise Refused(SHUTTING_DOWN)
         store = request.store if request else True
         chat = request.chat if request else ""
-        held = self._shared is not None and store and origin.needs_client and not chat
+        in_memory = self._shared is not None and store and origin.needs_client and not chat
         record, events = self.service.begin(
             plan,
             origin,
             model=served.name,
             owner=exchange.owner,
             chat=chat,
-            store=store and not held,
+            store=store and not in_memory,
         )
         run = GatewayRun(
             plan,
@@ -215,7 +215,7 @@ class Gateway:
             turns=self.turns,
             request_size=request.size if request else 0,
             log=events,
-            held=held,
+            in_memory=in_memory,
         )
         leave = entered.pop_all().close
         run.task.add_done_callback(lambda _: leave())
@@ -230,7 +230,7 @@ class Gateway:
         run = await self.service.find(run_id, owner)
         if not isinstance(run, StoredRun) and run.owner != owner:
             raise RunNotFound(f"run {run_id!r} not found")
-        if isinstance(run, FinishedRun) and run.stored and not run.held:
+        if isinstance(run, FinishedRun) and run.stored and not run.in_memory:
             await self._check_stored(run_id)
         return found_run(run)
 
@@ -359,7 +359,7 @@ class Gateway:
         while self.handing_over and (attached := self._attached()):
             await asyncio.wait(attached)
         if self.handing_over and self._shared is not None:
-            await self._shared.store_held()
+            await self._shared.store_unstored()
         left = [run for run in self.runs.running() if not run.task.done()]
         await asyncio.gather(*(run.cancel(SHUTTING_DOWN) for run in left))
         self.manual_calls.cancel()

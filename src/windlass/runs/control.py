@@ -111,11 +111,11 @@ class RunControl:
         cause = self.log.health.cause
         return None if cause is None else NOT_WRITTEN.format(cause=cause)
 
-    def lose(self, run_id: str, failure: WindlassError) -> None:
+    def log_failed(self, run_id: str, failure: WindlassError) -> None:
         """Records that the log of this run has failed. The run resumes when the log works again."""
         self._lost[run_id] = failure
 
-    def found(self, run_id: str) -> WindlassError | None:
+    def forget_failure(self, run_id: str) -> WindlassError | None:
         """Forgets that the log of this run had failed, and returns the failure if it had."""
         return self._lost.pop(run_id, None)
 
@@ -125,7 +125,7 @@ class RunControl:
             await self.log.check()
         await self._store_stops()
 
-    def known(self, record: RunRecord) -> RunRecord:
+    def with_pending_stop(self, record: RunRecord) -> RunRecord:
         """The record, with a stop that is not stored yet."""
         stopped = self._stops.get(record.id)
         if record.ended is not None or stopped is None:

@@ -137,7 +137,7 @@ class RunService(Generic[R, F]):
         if self.control is not None and failure is not None:
             self.active.forget(run.id)
             if run.log.recorded():  # otherwise none of its events is stored
-                self.control.lose(run.id, failure)
+                self.control.log_failed(run.id, failure)
 
     async def store_messages(
         self,
@@ -285,7 +285,7 @@ class RunService(Generic[R, F]):
 
     def _client_refusal(self, record: RunRecord, origin: Origin) -> RunInterrupted | None:
         """Why the run may do nothing new: its client is gone, or it cannot be stored."""
-        lost = self.control.found(record.id) if self.control is not None else None
+        lost = self.control.forget_failure(record.id) if self.control is not None else None
         if lost is not None and (isinstance(lost, NotWritable) or origin.needs_client):
             return RunInterrupted(f"the run log could not be written: {lost}")
         return RunInterrupted(CLIENT_LOST) if origin.needs_client else None

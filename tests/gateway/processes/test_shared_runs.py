@@ -17,11 +17,11 @@ from windlass.runs.origin import Origin
 from windlass.runs.records import Order, RunRecord
 
 
-class Held:
+class UnstoredRun:
     """A run in the memory of one process."""
 
     def __init__(self, run_id: str, created: float = 1.0) -> None:
-        self.id, self.held, self.events = run_id, True, MemoryLog()
+        self.id, self.in_memory, self.events = run_id, True, MemoryLog()
         origin = Origin(kind="gateway", policy=Policy(), needs_client=True)
         self._record = RunRecord(id=run_id, model="m", created=created, origin=origin.stored())
         self.events.append(RunStarted(run_id, "m", ()))
@@ -37,7 +37,7 @@ class Process:
         self.on_search: Callable[[str], Awaitable[object]] | None = None
         self._all = all_processes
         self.searches: list[str] = []
-        self.runs: list[Held] = []
+        self.runs: list[UnstoredRun] = []
         self.log = SharedRuns(
             path, self, lambda wanted: [run for run in self.runs if wanted in ("", run.id)]
         )
@@ -60,14 +60,14 @@ async def two_processes(folder: Path) -> AsyncGenerator[tuple[Process, Process]]
 
 async def test_a_run_is_stored_when_another_process_looks_for_it(tmp_path: Path) -> None:
     async with two_processes(tmp_path) as (here, elsewhere):
-        run, other = Held("run_a"), Held("run_b")
+        run, other = UnstoredRun("run_a"), UnstoredRun("run_b")
         here.runs = [run, other]
         run.events.extend([TextDelta("a"), TextDelta("b")])
         run.events.append(RunEnded("answer"))
         found = await elsewhere.log.status("run_a")
         assert (found.reason, found.events, found.model) == ("answer", 4, "m")
         assert await elsewhere.log.read("run_a") == list(run.events.recorded())
-        assert (run.held, other.held) == (False, True)
+        assert (run.in_memory, other.in_memory) == (False, True)
         assert (await elsewhere.log.status("run_a")).events == 4
         assert elsewhere.searches == ["run_a"], "the second time, the file has it"
 
@@ -76,7 +76,7 @@ async def test_a_run_that_could_not_be_stored_is_stored_by_the_next_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with two_processes(tmp_path) as (here, elsewhere):
-        run = Held("run_a")
+        run = UnstoredRun("run_a")
         run.events.append(RunEnded("answer"))
         here.runs = [run]
 
@@ -87,13 +87,13 @@ async def test_a_run_that_could_not_be_stored_is_stored_by_the_next_search(
             patch.setattr(here.log, "store", fail)
             with pytest.raises(RunNotFound):
                 await elsewhere.log.status("run_a")
-        assert run.held
+        assert run.in_memory
         assert (await elsewhere.log.status("run_a")).reason == "answer"
 
 
 async def test_an_active_run_is_followed_and_stopped_from_another_process(tmp_path: Path) -> None:
     async with two_processes(tmp_path) as (here, elsewhere):
-        run = Held("run_a")
+        run = UnstoredRun("run_a")
         orders: list[Order] = []
         run.events.on_order = orders.append
         here.runs = [run]
@@ -116,8 +116,8 @@ async def test_a_list_has_the_runs_of_all_processes_in_the_order_of_their_starts
     tmp_path: Path,
 ) -> None:
     async with two_processes(tmp_path) as (here, elsewhere):
-        here.runs = [Held("run_1", 1.0), Held("run_3", 3.0)]
-        elsewhere.runs = [Held("run_2", 2.0), Held("run_4", 4.0)]
+        here.runs = [UnstoredRun("run_1", 1.0), UnstoredRun("run_3", 3.0)]
+        elsewhere.runs = [UnstoredRun("run_2", 2.0), UnstoredRun("run_4", 4.0)]
         found = await elsewhere.log.list(limit=3)
         assert [record.id for record in found] == ["run_4", "run_3", "run_2"]
         assert elsewhere.searches == [""]
@@ -129,7 +129,7 @@ async def test_a_list_has_the_runs_of_all_processes_in_the_order_of_their_starts
 
 async def test_two_searches_at_once_store_a_run_once(tmp_path: Path) -> None:
     async with two_processes(tmp_path) as (here, elsewhere):
-        here.runs = [Held("run_a")]
+        here.runs = [UnstoredRun("run_a")]
         records = await asyncio.gather(
             here.log.status("run_a"), *(elsewhere.log.status("run_a") for _ in range(3))
         )
@@ -148,7 +148,7 @@ async def test_an_unknown_run_is_searched_in_all_processes_and_not_found(tmp_pat
 
 async def test_a_run_that_can_be_resumed_is_stored_at_once(tmp_path: Path) -> None:
     async with two_processes(tmp_path) as (here, elsewhere):
-        record, _ = Held("run_a").content()
+        record, _ = UnstoredRun("run_a").content()
         events = here.log.begin(replace(record, created=2.0))
         events.append(RunStarted("run_a", "m", ()))
         assert events.settled is not None

@@ -122,7 +122,7 @@ async def test_a_stop_that_is_not_stored_yet_is_in_the_list_of_its_status(
         control.log.health.failed("disk full")
         control._stops[run_id] = 1.0
         monkeypatch.setattr(place.gateway.service.active, "all", list)
-        assert control.known(record).reason == "stopped"
+        assert control.with_pending_stop(record).reason == "stopped"
         for query, found in (("reason=stopped", 1), ("status=ended", 1), ("status=running", 0)):
             answer = await place.get(f"/v1/runs?{query}")
             assert len(answer.json["data"]) == found, query

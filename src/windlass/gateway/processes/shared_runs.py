@@ -22,10 +22,10 @@ STEP_RUNS = 50
 """How many runs are stored in one step, which blocks the event loop for some milliseconds."""
 
 
-class HeldRun(Protocol):
+class UnstoredRun(Protocol):
     """A run of this process, active or ended."""
 
-    held: bool
+    in_memory: bool
     """Whether the run is only in memory, and may be stored."""
 
     def content(self) -> tuple[RunRecord, MemoryLog]:
@@ -55,13 +55,13 @@ class SharedRuns(SQLiteLog):
         self,
         path: str | os.PathLike[str],
         others: OtherProcesses,
-        held: Callable[[str], Iterable[HeldRun]],
+        own_runs: Callable[[str], Iterable[UnstoredRun]],
     ) -> None:
-        """`held` returns the run of this process with an id, or all of them for an empty id."""
+        """`own_runs` returns the run of this process with an id, or all of them for an empty id."""
         super().__init__(path)
-        self._others, self._held = others, held
+        self._others, self._own_runs = others, own_runs
         self._storing = asyncio.Lock()
-        others.on_search = self.store_held
+        others.on_search = self.store_unstored
 
     def begin(self, record: RunRecord) -> MemoryLog:
         return super().begin(_numbered(record))
@@ -75,7 +75,7 @@ class SharedRuns(SQLiteLog):
         except RunNotFound:
             if len(run_id) > MAX_ID_CHARS:
                 raise
-            if not await self.store_held(run_id):
+            if not await self.store_unstored(run_id):
                 await self._others.search(run_id)
         return await super().status(run_id)
 
@@ -87,27 +87,27 @@ class SharedRuns(SQLiteLog):
         **filters: Unpack[RunFilters],
     ) -> Sequence[RunRecord]:
         if before is None and not filters.get("chat"):  # a run of a chat is stored at its start
-            await asyncio.gather(self.store_held(), self._others.search(""))
+            await asyncio.gather(self.store_unstored(), self._others.search(""))
         return await super().list(before=before, limit=limit, **filters)
 
-    async def store_held(self, run_id: str = "") -> bool:
+    async def store_unstored(self, run_id: str = "") -> bool:
         """Stores the run of this process with this id, or all of them. Returns whether any was."""
         async with self._storing:  # a second search waits until the run is stored
-            runs = iter([run for run in self._held(run_id) if run.held])
+            runs = iter([run for run in self._own_runs(run_id) if run.in_memory])
             any_stored = False
             while some := list(islice(runs, STEP_RUNS)):
                 any_stored |= any(await asyncio.gather(*map(self._store_one, some)))
             return any_stored
 
-    async def _store_one(self, run: HeldRun) -> bool:
+    async def _store_one(self, run: UnstoredRun) -> bool:
         """Stores the run. If that fails, it stays in memory, and the next search tries again."""
-        run.held = False
+        run.in_memory = False
         try:
             await self.store(*run.content())
         except StorageError as error:
-            run.held = True
+            run.in_memory = True
             log.error("Cannot store a run for other processes: %s", error)
-        return not run.held
+        return not run.in_memory
 
 
 def _numbered(record: RunRecord) -> RunRecord:

@@ -122,7 +122,7 @@ class PersistedRun:
     @property
     def record(self) -> RunRecord:
         """Its record when it was looked up, with a stop that is not stored yet."""
-        return self._run.control.known(self._run.record)
+        return self._run.control.with_pending_stop(self._run.record)
 
     async def state(self) -> RunState:
         record = self.record
@@ -181,8 +181,8 @@ class FinishedRun:
         "_state",
         "_tools",
         "call_ids",
-        "held",
         "id",
+        "in_memory",
         "owner",
         "size",
         "stored",
@@ -194,7 +194,7 @@ class FinishedRun:
         state = run.state()
         self._state = _exact(encode_json(state))
         self.call_ids = run.call_ids
-        self.held = run.held
+        self.in_memory = run.in_memory
         """Whether the run is only in memory, and is stored when another process looks for it."""
         self.stored = run.stored
         """Whether every process of this gateway can find the run."""

@@ -45,21 +45,21 @@ class GatewayRun(AsyncRun):
         turns: HiddenTurns,
         request_size: int = 0,
         log: MemoryLog | None = None,
-        held: bool = False,
+        in_memory: bool = False,
         history: History | None = None,
         orders: Sequence[Order] = (),
     ) -> None:
         """`log` stores its events. A resumed run has a `history`, and the `orders` that waited.
 
-        A `held` run is only in memory, and is stored when another process looks for it.
+        An `in_memory` run is stored when another process looks for it.
         """
         self.plan, self.origin = plan, origin
         self.record = record
         """Its record at its start."""
         self.owner = record.owner
         self.request_size = request_size
-        self.held = held
-        self.stored = log is not None or held
+        self.in_memory = in_memory
+        self.stored = log is not None or in_memory
         """Whether every process of this gateway can find the run."""
         self.call_ids = CallIds(plan.run_id if self.stored else "")
         self.cancelled: Problem | None = None
