@@ -183,3 +183,31 @@ def test_calls_above_the_maximum_number_of_threads_wait():
         "print(len(threads._pool._jobs), threads._pool._idle, threads._pool._threads)\n"
     )
     assert result.stdout == "0 2 2\n", result.stderr
+
+
+@pytest.mark.process
+def test_few_idle_threads_stay_after_many_calls_at_once():
+    result = run_python(
+        "import asyncio, threading, time\n"
+        "from windlass.loop.threads import in_thread\n"
+        "async def main():\n"
+        "    everybody = threading.Barrier(200, timeout=20)\n"
+        "    await asyncio.gather(*(in_thread(everybody.wait) for _ in range(200)))\n"
+        "    for _ in range(1000):\n"
+        "        if threading.active_count() <= 33: break\n"
+        "        await asyncio.sleep(0.01)\n"
+        "asyncio.run(main())\n"
+        "print(threading.active_count())\n"
+    )
+    assert result.stdout == "33\n", result.stderr
+
+
+async def test_calls_that_end_at_any_time_all_return_their_results():
+    def wait(number: int) -> int:
+        for _ in range(number % 40 * 20):  # ends before, while or after the caller begins to wait
+            pass
+        return number
+
+    for _ in range(20):
+        results = await asyncio.gather(*(in_thread(wait, number) for number in range(200)))
+        assert results == list(range(200))
