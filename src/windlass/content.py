@@ -372,12 +372,16 @@ class ProviderTool(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of its calls, if it has one; otherwise its type and server, or its only key."""
+        """The name of its calls, if it has one; otherwise its type and server, or its only key.
+
+        A name that is made from these is always one that a tool may have.
+        """
         if isinstance(name := self.data.get("name"), str):
             return name
         words = (self.data.get("type"), self.data.get("server_label"))
         joined = "_".join(str(word) for word in words if word) or next(iter(self.data), "")
-        return re.sub(r"[^A-Za-z0-9_-]", "_", joined)
+        made = re.sub(r"[^A-Za-z0-9_-]", "_", joined)
+        return made if made[:1].isalpha() or made[:1] == "_" else f"_{made}"
 
 
 Declaration: TypeAlias = FunctionDeclaration | GoogleSearch | ProviderTool

@@ -316,6 +316,12 @@ def test_tools_that_google_runs_are_markers() -> None:
     assert len(tools) == 4
 
 
+@pytest.mark.parametrize(("key", "name"), [("", "_"), ("2nd", "_2nd"), ("a b", "a_b")])
+def test_a_tool_of_google_may_have_any_key(key: str, name: str) -> None:
+    [made] = tools_of({key: {"x": 1}}, {key: {}}).values()
+    assert (made.name, made.declaration) == (name, ProviderTool("gemini", {key: {"x": 1}}))
+
+
 def test_servers_for_google_are_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "windlass.wires"):
         assert tools_of({"mcpServers": [{"name": "x"}]}) == {}

@@ -313,9 +313,11 @@ def _tools(items: Iterable[Any]) -> Iterator[tuple[str, Tool]]:
                 yield from _functions(value, f"{place}.{key}")
             elif key in _NOT_TOOLS:
                 log.warning("Ignoring %s of a request: the gateway does not support it", key)
-            elif value is not None and key not in hosted:
-                hosted.add(key)
-                yield place, Tool(_hosted(key, value))
+            elif value is not None:
+                tool = Tool(_hosted(key, value))
+                if tool.name not in hosted:
+                    hosted.add(tool.name)
+                    yield place, tool
 
 
 def _hosted(key: str, value: Any) -> GoogleSearch | ProviderTool:
