@@ -443,6 +443,84 @@ async def test_a_further_call_without_a_new_word_of_the_request_is_left_out() ->
         assert len(calls_of(events)) == count
 
 
+SAVE = FunctionDeclaration(
+    "save_gdp",
+    "Saves money.",
+    {
+        "type": "object",
+        "properties": {
+            "to": {"type": "string"},
+            "share": {"type": "number"},
+            "monthly": {"type": "boolean"},
+        },
+        "required": ["to"],
+    },
+)
+LEND = FunctionDeclaration("lend_tax", "Lends.", SAVE.parameters)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "first", "second", "count"),
+    [
+        ("60% for Ada, and 50%", "share=0.6", 'save_gdp(to="Ada", share=0.5)', 2),
+        ("60% for Ada, and half", "share=0.6", 'save_gdp(to="Ada", share=0.9)', 1),
+        ("60% and 40% for Ada, Bo and Bo", "share=0.6", 'save_gdp(to="Bo", share=0.6)', 2),
+        ("60% for Ada, also monthly", "share=0.6", 'save_gdp(to="Ada", monthly=True)', 2),
+        ("60% for Ada", "share=0.6", 'save_gdp(to="Ada", monthly=True)', 1),
+        ("60% for AA and for aa", "share=0.6", 'save_gdp(to="aa", share=0.6)', 2),
+        ("60% for Ada 和北京", "share=0.6", 'save_gdp(to="北京, CN")', 2),
+        ("60% for Ada, and tax", "share=0.6", 'lend_tax(to="Ada", share=0.6)', 2),
+        ("60% for Ada", "share=0.6", 'lend_tax(to="Ada", share=0.6)', 1),
+    ],
+    ids=["percent", "made up", "name", "flag", "no flag", "case", "part", "function", "none"],
+)
+async def test_a_further_call_needs_something_of_the_request(
+    prompt: str, first: str, second: str, count: int
+) -> None:
+    person = "AA" if "AA" in prompt else "Ada"
+    model, _ = small(f'a = save_gdp(to="{person}", {first})\nb = {second}\ndone', "Yes")
+    assert len(calls_of(await events_of(model, asked(prompt, tools=(SAVE, LEND))))) == count
+
+
+IN_OSLO = '# in Oslo\noslo = get_weather(city="Oslo")'
+
+
+@pytest.mark.parametrize(
+    ("prompt", "end", "added", "end_after_comment", "count"),
+    [
+        ("Weather in Paris and Oslo?", 0.6, IN_OSLO, 0.0, 2),
+        ("Weather in Paris and 12 cities?", 0.6, '# 12\nb = convert(value=12, to="Paris")', 0.0, 2),
+        ("Weather in Paris and Oslo?", 0.995, IN_OSLO, 0.0, 1),
+        ("Weather in Paris and Oslo?", 0.6, IN_OSLO, 0.2, 1),
+        ("Weather in Paris and Oslo?", 0.6, IN_OSLO.replace("Oslo", "Rome"), 0.0, 1),
+        ("Weather in Paris?", 0.6, IN_OSLO, 0.0, 1),
+        ("Weather in Paris in March?", 0.6, IN_OSLO.replace("Oslo", "March"), 0.0, 1),
+        ("Weather in Paris? Thanks", 0.6, IN_OSLO.replace("Oslo", "Thanks"), 0.0, 1),
+    ],
+    ids=["name", "number", "certain", "over", "another", "nothing", "month", "sentence"],
+)
+async def test_a_program_gets_a_step_for_a_name_or_a_number_that_no_call_has(
+    prompt: str, end: float, added: str, end_after_comment: float, count: int
+) -> None:
+    likely = [{"par": 0.9}, {"done": end}, {"#": 0.9}, {"done": end_after_comment or 0.01}]
+    inner = ScoredModel([f"{PARIS}\ndone", added, "Yes"], likely)
+    events = await events_of(emulated_by_profile(inner), question(prompt))
+    assert len(calls_of(events)) == count
+
+
+async def test_an_added_step_has_the_unused_value_in_a_required_argument() -> None:
+    for line, count in (
+        ('b = find_hotels(city="Rome", chain="Hilton")', 1),
+        ('b = find_hotels(city="Hilton")', 2),
+    ):
+        inner = ScoredModel(
+            ['a = find_hotels(city="Rome")\ndone', f"# of Hilton\n{line}", "Yes"],
+            [{"a": 0.9}, {"done": 0.6}],
+        )
+        request = asked("Hotels in Rome of Hilton", tools=(HOTELS,))
+        assert len(calls_of(await events_of(emulated_by_profile(inner), request))) == count
+
+
 async def test_an_optional_argument_with_a_made_up_number_is_left_out() -> None:
     properties = {"name": {"type": "string"}, "year": {"type": "integer"}}
     parameters = {"type": "object", "properties": properties, "required": ["name"]}

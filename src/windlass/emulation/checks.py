@@ -36,7 +36,7 @@ from windlass.emulation.history import with_system
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.numbers import Numbers, numbers_in
 from windlass.emulation.output import schema_prompt
-from windlass.emulation.planning import Written, continuing, planning
+from windlass.emulation.planning import Written, adding, continuing, planning
 from windlass.emulation.program import (
     Made,
     OfferedFunction,
@@ -89,6 +89,8 @@ _CERTAIN = 0.85
 """The same for a call with an argument that the model made up."""
 _SEVERAL = 0.15
 """The same for several calls: the model found several things that the request asks for."""
+_CERTAIN_END = 0.99
+_END_LIKELY = 0.05
 _MAX_PROGRAMS = 64
 _MAX_PURPOSE_CHARS = 160
 _ANSWER_REQUEST = "Answer my request with this, in one or two plain sentences."
@@ -281,7 +283,8 @@ class CheckedModel:
         elif first is not None and not task.request_numbers.explain(given_arguments(first)):
             again, usage = await self._begun_otherwise(task, first)
             program, spent = again or program, spent + usage
-        program = task.without_inventions(program)
+        program, usage = await self._completed(task, task.without_inventions(program))
+        spent += usage
         doubtful = first is None or len(program.names) == 1
         if program.steps and doubtful and not task.made():
             wanted, usage = await self._wanted(task, program, no_call)
@@ -293,6 +296,37 @@ class CheckedModel:
             del self._programs[next(iter(self._programs))]
         self._programs[key] = program
         return program, spent
+
+    async def _completed(self, task: Task, program: Program) -> tuple[Program, Usage]:
+        """The program with the steps that the model left out.
+
+        If the request has a number or a name that no step has, the model writes one more step. It
+        counts if it has such a value, and nothing that is made up.
+        """
+        spent = Usage()
+        while program.steps and program.end < _CERTAIN_END:
+            if not (unused := task.unused(program.steps)):
+                break
+            log.debug("unused %s, end %.3f", unused, program.end)
+            step, usage = await self._added(task, program)
+            spent += usage
+            if step is None or not task.uses(step, unused):
+                break
+            longer = task.without_inventions(Program([*program.steps, step], program.end))
+            if len(longer.steps) == len(program.steps):
+                break
+            program = longer
+        return program, spent
+
+    async def _added(self, task: Task, program: Program) -> tuple[ProgramStep | None, Usage]:
+        """One more step for a program. None if the model wants to end it after the comment."""
+        said = await self._said(adding(task.asked, program.steps))
+        lines = "".join(f"{each.line}\n" for each in program.steps)
+        steps = Program.read(
+            lines + said.text, task.functions, lambda place: said.call_end(place - len(lines))
+        ).steps[len(program.steps) :]
+        is_over = said.program_end(said.text.find("\n") + 1) >= _END_LIKELY
+        return (None if is_over or not steps else steps[0]), said.usage
 
     async def _begun_anyway(self, task: Task) -> tuple[Program, Usage]:
         """A program for a request for which `none` was the likeliest word, but a call likelier."""

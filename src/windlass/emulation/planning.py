@@ -242,6 +242,12 @@ def continuing(
     return _request(asked, (program,), grammar_of(next, one="call" if purpose else "step"))
 
 
+def adding(asked: Asked, steps: Sequence[ProgramStep]) -> ModelRequest:
+    """Asks for one more step of a program that has these."""
+    program = "\n".join((*(each.text for each in steps), ""))
+    return _request(asked, (program,), grammar_of(asked.functions, one="step"))
+
+
 def _request(asked: Asked, begun: tuple[str, ...], grammar: str) -> ModelRequest:
     messages = (*_START, Message.user(asked.text()), *map(Message.assistant, begun))
     settings = Settings(
@@ -265,7 +271,8 @@ class Written(Struct, frozen=True):
 
     def program_end(self, place: int) -> float:
         """How likely it is that the program ends at this place of the text."""
-        return self.likely.get(place, {}).get(DONE, 0.0)
+        certain = float(self.text.startswith(DONE, place))
+        return self.likely.get(place, {}).get(DONE, 0.0) if self.likely.get(place) else certain
 
     def call_end(self, place: int) -> float:
         """How likely it is that a call ends at this place of the text, before a next argument."""

@@ -9,7 +9,7 @@ import ast
 import keyword
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from msgspec import Struct
@@ -216,8 +216,13 @@ class ProgramStep(Struct, frozen=True):
     @property
     def literals(self) -> frozenset[str]:
         """The values that the model wrote itself, as text."""
-        nodes = (node for each in self.arguments.values() for node in ast.walk(each))
-        return frozenset(str(node.value) for node in nodes if isinstance(node, ast.Constant))
+        return _literals(self.arguments.values())
+
+    @property
+    def required_literals(self) -> frozenset[str]:
+        """Those of the required arguments, or of all if none is required."""
+        wanted = self.function.required or self.arguments.keys()
+        return _literals([each for name, each in self.arguments.items() if name in wanted])
 
     def call_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the values of the arguments. Raises `Unresolved`."""
@@ -229,6 +234,11 @@ class ProgramStep(Struct, frozen=True):
                 continue
             made[name] = value
         return made
+
+
+def _literals(values: Iterable[ast.expr]) -> frozenset[str]:
+    nodes = (node for each in values for node in ast.walk(each))
+    return frozenset(str(node.value) for node in nodes if isinstance(node, ast.Constant))
 
 
 class Made(Struct, frozen=True):
@@ -262,8 +272,10 @@ _ARGUMENT = re.compile(r"[(,] ?(\w+)=")
 class Program:
     """The calls that a request needs."""
 
-    def __init__(self, steps: Sequence[ProgramStep]) -> None:
+    def __init__(self, steps: Sequence[ProgramStep], end: float = 1.0) -> None:
         self.steps = steps
+        self.end = end
+        """How likely the end of the program was after the last step."""
 
     @classmethod
     def read(
@@ -281,10 +293,12 @@ class Program:
         by_name = {function.name: function for function in functions}
         steps: list[ProgramStep] = []
         variables: set[str] = set()
-        purpose, end, ended = "", 0, 0.0
+        purpose, end, ended, last = "", 0, 0.0, 1.0
         for whole in text.splitlines(keepends=True):
             line, start, end = whole.strip(), end, end + len(whole)
             ended = max(ended, program_end(start))
+            if line == DONE:
+                last = ended
             if line.startswith("#"):
                 purpose = line.removeprefix("#").strip()
                 continue
@@ -295,7 +309,7 @@ class Program:
                     variables.add(step.variable)
                     steps.append(step)
             purpose, ended = "", 0.0
-        return cls(steps)
+        return cls(steps, last)
 
     @property
     def names(self) -> list[str]:

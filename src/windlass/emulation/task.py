@@ -1,7 +1,7 @@
 """`Task`: a request to a small model, and what it says about the calls of a program. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -22,7 +22,13 @@ from windlass.emulation.program import (
     offered_functions,
 )
 from windlass.emulation.prompt import quoted
-from windlass.emulation.relevance import is_made_up, shared_words, words_of
+from windlass.emulation.relevance import (
+    is_made_up,
+    is_month,
+    shared_words,
+    split_name,
+    words_of,
+)
 from windlass.emulation.units import names_unit, wanted_units
 from windlass.jsontext import compact_json
 from windlass.model import ModelRequest
@@ -35,6 +41,8 @@ _BEHAVIOUR = re.compile(
     r"\b(you|your|answer|reply|respond|write|speak|sentences?|polite|friendly)\b", re.IGNORECASE
 )
 """Words of a system message that tell the assistant how to behave."""
+_NAME = re.compile(r"(?<=[^\s.!?:\"'“*-]\s)[A-Z][^\W\d_]{2,}\b(?!')")
+"""A name in the middle of a sentence."""
 _MAX_REQUEST_CHARS = 1000
 _MAX_FACTS_CHARS = 600
 _MAX_EARLIER = 4
@@ -132,7 +140,7 @@ class Task:
         kept: list[ProgramStep] = []
         for step in program.steps:
             if kept and step.end >= _END_LIKELY and not self._is_asked_for(step, kept):
-                break
+                return Program(kept)
             is_doubtful = (
                 self.has_made_up(step)
                 or self.has_unknown_number(step)
@@ -140,7 +148,7 @@ class Task:
             )
             if self.has_addresses(step.line) and not (kept and is_doubtful):
                 kept.append(step)
-        return Program(kept)
+        return Program(kept, program.end)
 
     def _is_asked_for(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
         about = not is_made_up(step.purpose, f"{self.asked.earlier} {self.question}")
@@ -168,6 +176,26 @@ class Task:
         """Whether the step has a value of the conversation that no other step has."""
         return bool(self._values(step).difference(*map(self._values, others)))
 
+    def unused(self, steps: Sequence[ProgramStep]) -> set[str]:
+        """The numbers and names of the question that no step has."""
+        return self._not_in(
+            each for step in steps for each in (*step.literals, step.function.tool.name)
+        )
+
+    def uses(self, step: ProgramStep, values: set[str]) -> bool:
+        """Whether a required argument of the step has one of these values of the question."""
+        return bool(values - self._not_in(step.required_literals))
+
+    def _not_in(self, texts: Iterable[str]) -> set[str]:
+        """The numbers and names of the question that are in none of the texts."""
+        text = " ".join(texts)
+        numbers = Numbers()
+        numbers.add(text)
+        names = {each for each in _NAME.findall(self.question) if not is_month(each)}
+        return {f"{each:g}" for each in numbers.unknown(self.question)} | {
+            each for each in names if is_made_up(each, split_name(text))
+        }
+
     def _adds(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
         """Whether a further call uses a result, or has something of the request that another call
         has not: in its values, or in its comment and the function's name.
@@ -176,18 +204,41 @@ class Task:
         """
         values, words = self._values(step), self._words(step)
         return bool(step.needs) or not any(
-            _is_same(step, each) or (values <= self._values(each) and words <= self._words(each))
+            _is_same(step, each)
+            or (
+                values <= self._values(each)
+                and words <= self._words(each)
+                and not self._differs(step, each)
+            )
             for each in others
         )
+
+    def _differs(self, step: ProgramStep, other: ProgramStep) -> bool:
+        """Whether both call one function, and the request has an argument in which they differ."""
+        arguments = given_arguments(other)
+        return step.function is other.function and any(
+            self._is_given(name, value)
+            for name, value in given_arguments(step).items()
+            if value != arguments.get(name)
+        )
+
+    def _is_given(self, name: str, value: object) -> bool:
+        """Whether the conversation has the value in these words, or names the flag."""
+        if isinstance(value, bool):
+            return bool(shared_words(words_of(name), self.said))
+        if isinstance(value, str):
+            return value.lower() in self.said.lower()
+        return is_number(value) and self.request_numbers.explain(value)
 
     def _values(self, step: ProgramStep) -> set[str]:
         """The values of a step that the conversation contains, and their words."""
         said, values = self.said.lower(), {each.lower() for each in step.literals}
-        return shared_words(" ".join(values), said) | {each for each in values if each in said}
+        parts = values.union(*(each.split(", ") for each in values))
+        return shared_words(" ".join(values), said) | {each for each in parts if each in said}
 
     def _words(self, step: ProgramStep) -> set[str]:
         """The words of the conversation that say what a step is for."""
-        return shared_words(f"{step.purpose} {words_of(step.function.tool.name)}", self.said)
+        return shared_words(f"{step.purpose} {split_name(step.function.tool.name)}", self.said)
 
     def has_made_up(self, step: ProgramStep) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
