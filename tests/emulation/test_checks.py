@@ -400,6 +400,20 @@ async def test_a_doubtful_value_of_an_enum_or_a_description_needs_a_word_of_the_
     assert len(arguments) == 1 + kept
 
 
+async def test_the_doubt_about_an_argument_counts_in_further_calls() -> None:
+    for second, kept in (('"price"', False), ('"stars"', True)):
+        lines = (
+            'a = find_hotels(city="Rome", sort="price")',
+            f'b = find_hotels(city="Oslo", sort={second})',
+        )
+        likely: list[dict[str, float]] = [{"#": 0.9}, {'")': 0.2}, {"b": 0.9}, {'")': 0.01}]
+        inner = ScoredModel(["\n".join((*lines, "done")), "Yes"], likely, at='(?=", )|(?<=\n)')
+        request = asked("The cheapest hotels in Rome and Oslo", tools=(HOTELS,))
+        [first, last] = made_by(await events_of(emulated_by_profile(inner), request))
+        assert first == ("find_hotels", {"city": "Rome"})
+        assert ("sort" in last[1]) is kept
+
+
 async def test_a_flag_may_come_from_the_comment_of_its_call() -> None:
     properties = {"to": {"type": "string"}, "private": {"type": "boolean"}}
     schema = {"type": "object", "properties": properties, "required": ["to"]}

@@ -83,7 +83,7 @@ _LOOP = re.compile(r"(?=.*\D)(.{4,30}?)\1{7}$")
 _NO_WORDS = re.compile(r"[^a-zA-Z]*\d[^a-zA-Z]*")
 _LIKELY = 0.4
 """How likely it must be that a request asks for a call."""
-_MAX_NO_CALL = 0.6
+_MAX_NO_CALL = 0.8
 """How likely `none` may be, if the model is asked for a program without it."""
 _CERTAIN = 0.85
 """The same for a call with an argument that the model made up."""

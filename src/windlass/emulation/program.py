@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.content import FunctionCall, FunctionDeclaration, Schema
 from windlass.emulation.forms import form_rule
@@ -273,7 +274,7 @@ class Program:
     """The calls that a request needs."""
 
     def __init__(self, steps: Sequence[ProgramStep], end: float = 1.0) -> None:
-        self.steps = steps
+        self.steps = _with_doubts(steps)
         self.end = end
         """How likely the end of the program was after the last step."""
 
@@ -329,6 +330,26 @@ class Program:
             left.remove(done)
             values[step.variable] = done.answer
         return values, rest
+
+
+def _with_doubts(steps: Sequence[ProgramStep]) -> list[ProgramStep]:
+    """The steps, with the doubts about the same arguments in earlier calls of their functions.
+
+    A model that has written `unit="celsius"` once is certain of it in the next line.
+    """
+    made: list[ProgramStep] = []
+    known: dict[tuple[str, str, str], float] = {}
+    for step in steps:
+        keys = {
+            name: (step.function.name, name, ast.unparse(value))
+            for name, value in step.arguments.items()
+        }
+        doubts = {
+            name: max(step.doubts.get(name, 0.0), known.get(key, 0.0)) for name, key in keys.items()
+        }
+        known |= {keys[name]: doubt for name, doubt in doubts.items()}
+        made.append(replace(step, doubts=doubts))
+    return made
 
 
 def numbers_of(expression: ast.expr) -> list[float]:
