@@ -484,9 +484,21 @@ LEND = FunctionDeclaration("lend_tax", "Lends.", SAVE.parameters)
         ("60% for AA and for aa", "share=0.6", 'save_gdp(to="aa", share=0.6)', 2),
         ("60% for Ada 和北京", "share=0.6", 'save_gdp(to="北京, CN")', 2),
         ("60% for Ada, and tax", "share=0.6", 'lend_tax(to="Ada", share=0.6)', 2),
+        ("60% for Ada in all ways", "share=0.6", 'lend_tax(to="Ada", share=0.6)', 2),
         ("60% for Ada", "share=0.6", 'lend_tax(to="Ada", share=0.6)', 1),
     ],
-    ids=["percent", "made up", "name", "flag", "no flag", "case", "part", "function", "none"],
+    ids=[
+        "percent",
+        "made up",
+        "name",
+        "flag",
+        "no flag",
+        "case",
+        "part",
+        "function",
+        "all",
+        "none",
+    ],
 )
 async def test_a_further_call_needs_something_of_the_request(
     prompt: str, first: str, second: str, count: int
@@ -500,23 +512,22 @@ IN_OSLO = '# in Oslo\noslo = get_weather(city="Oslo")'
 
 
 @pytest.mark.parametrize(
-    ("prompt", "end", "added", "end_after_comment", "count"),
+    ("prompt", "end", "added", "count"),
     [
-        ("Weather in Paris and Oslo?", 0.6, IN_OSLO, 0.0, 2),
-        ("Weather in Paris and 12 cities?", 0.6, '# 12\nb = convert(value=12, to="Paris")', 0.0, 2),
-        ("Weather in Paris and Oslo?", 0.995, IN_OSLO, 0.0, 1),
-        ("Weather in Paris and Oslo?", 0.6, IN_OSLO, 0.2, 1),
-        ("Weather in Paris and Oslo?", 0.6, IN_OSLO.replace("Oslo", "Rome"), 0.0, 1),
-        ("Weather in Paris?", 0.6, IN_OSLO, 0.0, 1),
-        ("Weather in Paris in March?", 0.6, IN_OSLO.replace("Oslo", "March"), 0.0, 1),
-        ("Weather in Paris? Thanks", 0.6, IN_OSLO.replace("Oslo", "Thanks"), 0.0, 1),
+        ("Weather in Paris and Oslo?", 0.4, IN_OSLO, 2),
+        ("Weather in Paris and 12 cities?", 0.4, '# 12\nb = convert(value=12, to="Paris")', 2),
+        ("Weather in Paris and Oslo?", 0.7, IN_OSLO, 1),
+        ("Weather in Paris and Oslo?", 0.4, IN_OSLO.replace("Oslo", "Rome"), 1),
+        ("Weather in Paris?", 0.4, IN_OSLO, 1),
+        ("Weather in Paris in March?", 0.4, IN_OSLO.replace("Oslo", "March"), 1),
+        ("Weather in Paris? Thanks", 0.4, IN_OSLO.replace("Oslo", "Thanks"), 1),
     ],
-    ids=["name", "number", "certain", "over", "another", "nothing", "month", "sentence"],
+    ids=["name", "number", "certain", "another", "nothing", "month", "sentence"],
 )
 async def test_a_program_gets_a_step_for_a_name_or_a_number_that_no_call_has(
-    prompt: str, end: float, added: str, end_after_comment: float, count: int
+    prompt: str, end: float, added: str, count: int
 ) -> None:
-    likely = [{"par": 0.9}, {"done": end}, {"#": 0.9}, {"done": end_after_comment or 0.01}]
+    likely = [{"par": 0.9}, {"done": end}]
     inner = ScoredModel([f"{PARIS}\ndone", added, "Yes"], likely)
     events = await events_of(emulated_by_profile(inner), question(prompt))
     assert len(calls_of(events)) == count
@@ -529,7 +540,7 @@ async def test_an_added_step_has_the_unused_value_in_a_required_argument() -> No
     ):
         inner = ScoredModel(
             ['a = find_hotels(city="Rome")\ndone', f"# of Hilton\n{line}", "Yes"],
-            [{"a": 0.9}, {"done": 0.6}],
+            [{"a": 0.9}, {"done": 0.4}],
         )
         request = asked("Hotels in Rome of Hilton", tools=(HOTELS,))
         assert len(calls_of(await events_of(emulated_by_profile(inner), request))) == count

@@ -89,8 +89,8 @@ _CERTAIN = 0.85
 """The same for a call with an argument that the model made up."""
 _SEVERAL = 0.15
 """The same for several calls: the model found several things that the request asks for."""
-_CERTAIN_END = 0.99
-_END_LIKELY = 0.05
+_CERTAIN_END = 0.6
+"""How likely the end of a program must be, so that no step is missing."""
 _MAX_PROGRAMS = 64
 _MAX_PURPOSE_CHARS = 160
 _ANSWER_REQUEST = "Answer my request with this, in one or two plain sentences."
@@ -300,14 +300,13 @@ class CheckedModel:
     async def _completed(self, task: Task, program: Program) -> tuple[Program, Usage]:
         """The program with the steps that the model left out.
 
-        If the request has a number or a name that no step has, the model writes one more step. It
-        counts if it has such a value, and nothing that is made up.
+        If the end was doubtful, and the request has a number or a name that no step has, the model
+        writes one more step. It counts if it has such a value, and nothing that is made up.
         """
         spent = Usage()
         while program.steps and program.end < _CERTAIN_END:
             if not (unused := task.unused(program.steps)):
                 break
-            log.debug("unused %s, end %.3f", unused, program.end)
             step, usage = await self._added(task, program)
             spent += usage
             if step is None or not task.uses(step, unused):
@@ -319,14 +318,14 @@ class CheckedModel:
         return program, spent
 
     async def _added(self, task: Task, program: Program) -> tuple[ProgramStep | None, Usage]:
-        """One more step for a program. None if the model wants to end it after the comment."""
+        """One more step for a program."""
         said = await self._said(adding(task.asked, program.steps))
         lines = "".join(f"{each.line}\n" for each in program.steps)
-        steps = Program.read(
+        again = Program.read(
             lines + said.text, task.functions, lambda place: said.call_end(place - len(lines))
-        ).steps[len(program.steps) :]
-        is_over = said.program_end(said.text.find("\n") + 1) >= _END_LIKELY
-        return (None if is_over or not steps else steps[0]), said.usage
+        )
+        added = again.steps[len(program.steps) :]
+        return (added[0] if added else None), said.usage
 
     async def _begun_anyway(self, task: Task) -> tuple[Program, Usage]:
         """A program for a request for which `none` was the likeliest word, but a call likelier."""

@@ -43,6 +43,7 @@ _BEHAVIOUR = re.compile(
 """Words of a system message that tell the assistant how to behave."""
 _NAME = re.compile(r"(?<=[^\s.!?:\"'“*-]\s)[A-Z][^\W\d_]{2,}\b(?!')")
 """A name in the middle of a sentence."""
+_SEVERAL = re.compile(r"\b(?:all|both|each|every)\b", re.IGNORECASE)
 _MAX_REQUEST_CHARS = 1000
 _MAX_FACTS_CHARS = 600
 _MAX_EARLIER = 4
@@ -214,9 +215,12 @@ class Task:
         )
 
     def _differs(self, step: ProgramStep, other: ProgramStep) -> bool:
-        """Whether both call one function, and the request has an argument in which they differ."""
+        """Whether the request has an argument in which two calls of one function differ, or asks
+        for calls of several functions ("on both clouds")."""
+        if step.function is not other.function:
+            return _SEVERAL.search(self.question) is not None
         arguments = given_arguments(other)
-        return step.function is other.function and any(
+        return any(
             self._is_given(name, value)
             for name, value in given_arguments(step).items()
             if value != arguments.get(name)
