@@ -364,6 +364,7 @@ HOTELS = FunctionDeclaration(
         ("The cheapest hotels in Rome", 'sort="price"', True),
         ("Hotels in Rome", "allowPets=True", False),
         ("Hotels in Rome that allow a dog", "allowPets=True", True),
+        ("Hotels of a chain in Rome", "chain=True", False),
         ("Hotels in Rome", 'currency="dollars"', True),
         ("Hotels in Rome", 'currency="euros"', False),
     ],

@@ -122,7 +122,8 @@ class Task:
             return True
         said = f"{self.said} {step.purpose}"
         if isinstance(value, bool):
-            return bool(shared_words(words_of(name), said))
+            is_flag = schema.get("type") not in ("string", "integer", "number")
+            return is_flag and bool(shared_words(words_of(name), said))
         certain = step.doubts.get(name, 0.0) < _DOUBT
         if isinstance(value, str) and schema.get("enum"):
             return certain or bool(shared_words(value, said))
