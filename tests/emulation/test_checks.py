@@ -328,6 +328,39 @@ async def test_a_call_needs_enough_probability_and_more_with_a_made_up_argument(
     assert all(each.settings.logprobs for each in inner.requests[:2])
 
 
+TRIP, DOUBLE = (
+    FunctionDeclaration(
+        name, "", {"type": "object", "properties": properties, "required": list(properties)}
+    )
+    for name, properties in (
+        ("trip", {"start": {"type": "string"}, "end": {"type": "string"}}),
+        ("double", {"value": {"type": "number"}}),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "line", "called"),
+    [
+        ("9 in kelvin?", 'convert(value=9, to="kelvin")', True),
+        ("9% in kelvin?", 'convert(value=0.09, to="kelvin")', True),
+        ("9 in kelvin?", 'convert(value=9, to="kelvins")', False),
+        ("From Rome to Oslo", 'trip(start="Rome", end="Oslo")', False),
+        ("Double 9", "double(value=9)", False),
+    ],
+    ids=["number", "percent", "other word", "no number", "one value"],
+)
+async def test_several_values_of_the_request_need_less_certainty(
+    prompt: str, line: str, called: bool
+) -> None:
+    likely = [{"#": 0.6, "none": 0.4}, {"Yes": 0.4, "No": 0.6}]
+    inner = ScoredModel([f"x = {line}\ndone", "No", "I do not know."], likely, at=r"(?<=done)")
+    events = await events_of(
+        emulated_by_profile(inner), asked(prompt, tools=(CONVERT, TRIP, DOUBLE))
+    )
+    assert bool(calls_of(events)) is called
+
+
 async def test_calls_are_made_one_by_one_if_the_caller_asks_for_it() -> None:
     model, _ = small(f'{PARIS}\nrome = get_weather(city="Rome")', "Yes")
     request = replace(question("Weather in Paris and Rome"), parallel_tool_calls=False)
@@ -433,6 +466,16 @@ async def test_a_call_that_only_adds_a_default_is_not_made_twice() -> None:
         'a = find_hotels(city="Rome")\nb = find_hotels(city="Rome", currency="dollars")', "Yes"
     )
     events = await events_of(model, asked("Hotels in Rome", tools=(HOTELS,)))
+    assert made_by(events) == [("find_hotels", {"city": "Rome"})]
+
+
+async def test_a_call_that_only_adds_a_made_up_argument_is_not_made_twice() -> None:
+    model, _ = small(
+        '# hotels\na = find_hotels(city="Rome")\n'
+        '# the costs\nb = find_hotels(city="Rome", chain="Hilton")',
+        "Yes",
+    )
+    events = await events_of(model, asked("Hotels in Rome, and the costs", tools=(HOTELS,)))
     assert made_by(events) == [("find_hotels", {"city": "Rome"})]
 
 

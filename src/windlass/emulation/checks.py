@@ -88,7 +88,7 @@ _MAX_NO_CALL = 0.8
 _CERTAIN = 0.85
 """The same for a call with an argument that the model made up."""
 _SEVERAL = 0.15
-"""The same for several calls: the model found several things that the request asks for."""
+"""The same for several calls, or one with several values of the request, such as a number."""
 _CERTAIN_END = 0.6
 """How likely the end of a program must be, so that no step is missing."""
 _MAX_PROGRAMS = 64
@@ -428,7 +428,8 @@ class CheckedModel:
             task.has_made_up(step) or task.has_unknown_number(step) for step in program.steps
         )
         log.debug("%s: fits %.2f, no call %.2f", first.function.name, fit, no_call)
-        limit = _CERTAIN if made_up else _LIKELY if len(program.steps) == 1 else _SEVERAL
+        several = len(program.steps) > 1 or task.names_values(first)
+        limit = _CERTAIN if made_up else _SEVERAL if several else _LIKELY
         return fit * (1 - no_call) >= limit, usage
 
     async def _fit(self, task: Task, tool: FunctionDeclaration) -> tuple[float, Usage]:

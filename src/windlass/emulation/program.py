@@ -79,7 +79,11 @@ class OfferedFunction:
     def argument_rule(self, parameter: str) -> str:
         """The grammar of a parameter with its value."""
         [name] = [each for each, own in self.parameters.items() if own == parameter]
-        return f"{_literal(f'{name}=')} ({_value_rule(self.schema(parameter))})"
+        schema = self.schema(parameter)
+        if "format" in parameter.lower():
+            # Its description names the form of what the function returns.
+            schema = {**schema, "description": ""}
+        return f"{_literal(f'{name}=')} ({_value_rule(schema)})"
 
     def choices(self, parameter: str) -> list[str]:
         """The texts of an enum; none if the parameter has no enum of texts."""

@@ -43,6 +43,7 @@ _BEHAVIOUR = re.compile(
 """Words of a system message that tell the assistant how to behave."""
 _NAME = re.compile(r"(?<=[^\s.!?:\"'“*-]\s)[A-Z][^\W\d_]{2,}\b(?!')")
 """A name in the middle of a sentence."""
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SEVERAL = re.compile(r"\b(?:all|both|each|every)\b", re.IGNORECASE)
 _MAX_REQUEST_CHARS = 1000
 _MAX_FACTS_CHARS = 600
@@ -206,7 +207,7 @@ class Task:
         """
         values, words = self._values(step), self._words(step)
         return bool(step.needs) or not any(
-            _is_same(step, each)
+            self._is_same(step, each)
             or (
                 values <= self._values(each)
                 and words <= self._words(each)
@@ -214,6 +215,18 @@ class Task:
             )
             for each in others
         )
+
+    def _is_same(self, step: ProgramStep, other: ProgramStep) -> bool:
+        """Whether both are the same call, perhaps with a parameter's default in one of them."""
+        return step.function is other.function and self._kept(step) == self._kept(other)
+
+    def _kept(self, step: ProgramStep) -> dict[str, Any]:
+        """The arguments that the call of the step has, without defaults."""
+        return {
+            name: value
+            for name, value in given_arguments(step).items()
+            if name in step.function.required or self.explains(step, name, value)
+        }
 
     def _differs(self, step: ProgramStep, other: ProgramStep) -> bool:
         """Whether the request has an argument in which two calls of one function differ, or asks
@@ -278,6 +291,14 @@ class Task:
             for value in numbers_of(step.arguments[name])
         )
 
+    def names_values(self, step: ProgramStep) -> bool:
+        """Whether the required arguments are several values, with a number, and the request has
+        all their texts."""
+        said, values = self.said.lower(), step.required_literals
+        numbers = {each for each in values if _NUMBER.fullmatch(each)}
+        texts = values - numbers
+        return bool(numbers) and len(values) > 1 and all(each.lower() in said for each in texts)
+
     def _makes_up(self, schema: Schema, value: object) -> bool:
         known = bool(schema.get("enum")) or value == schema.get("default")
         return not known and is_made_up(value, self.said)
@@ -325,12 +346,6 @@ def given_arguments(step: ProgramStep) -> dict[str, Any]:
         for name, value in arguments.items()
         if value != step.function.schema(name).get("default")
     }
-
-
-def _is_same(step: ProgramStep, other: ProgramStep) -> bool:
-    """Whether both are the same call, perhaps with a parameter's default in one of them."""
-    given = given_arguments(step)
-    return step.function is other.function and given == given_arguments(other)
 
 
 def last_question(request: ModelRequest) -> str:
