@@ -13,6 +13,7 @@ from tests.support.asking import WEATHER, asked, calls_of, end_of, events_of, te
 
 from windlass.content import FunctionCall, FunctionDeclaration, FunctionResponse, Message, Usage
 from windlass.emulation.profiles import emulated_by_profile
+from windlass.emulation.program import MAX_STEPS
 from windlass.events import ModelEvent, TextDelta
 from windlass.jsontext import compact_json
 from windlass.model import Model, ModelRequest, Settings
@@ -575,6 +576,15 @@ async def test_a_program_gets_a_step_for_a_name_or_a_number_that_no_call_has(
     inner = ScoredModel([f"{PARIS}\ndone", added, "Yes"], likely)
     events = await events_of(emulated_by_profile(inner), question(prompt))
     assert len(calls_of(events)) == count
+
+
+async def test_a_program_gets_no_more_steps_than_a_model_may_write() -> None:
+    days = range(20230101, 20230121)
+    added = [f'# and {day}\nb = convert(value={day}, to="day")' for day in days]
+    likely = [{"par": 0.9}, {"done": 0.4}]
+    inner = ScoredModel([f"{PARIS}\ndone", *added], likely)
+    events = await events_of(emulated_by_profile(inner), question(f"Day, Paris, {[*days]}"))
+    assert len(calls_of(events)) == MAX_STEPS
 
 
 async def test_an_added_step_has_the_unused_value_in_a_required_argument() -> None:

@@ -38,6 +38,7 @@ from windlass.emulation.numbers import Numbers, numbers_in
 from windlass.emulation.output import schema_prompt
 from windlass.emulation.planning import Written, adding, continuing, planning
 from windlass.emulation.program import (
+    MAX_STEPS,
     Made,
     OfferedFunction,
     Program,
@@ -304,7 +305,7 @@ class CheckedModel:
         writes one more step. It counts if it has such a value, and nothing that is made up.
         """
         spent = Usage()
-        while program.steps and program.end < _CERTAIN_END:
+        while 0 < len(program.steps) < MAX_STEPS and program.end < _CERTAIN_END:
             if not (unused := task.unused(program.steps)):
                 break
             step, usage = await self._added(task, program)

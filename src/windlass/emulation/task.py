@@ -195,7 +195,7 @@ class Task:
         numbers = Numbers()
         numbers.add(text)
         names = {each for each in _NAME.findall(self.question) if not is_month(each)}
-        return {f"{each:g}" for each in numbers.unknown(self.question)} | {
+        return {str(each) for each in numbers.unknown(self.question)} | {
             each for each in names if is_made_up(each, split_name(text))
         }
 
