@@ -36,7 +36,7 @@ from windlass.emulation.history import with_system
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.numbers import Numbers, numbers_in
 from windlass.emulation.output import schema_prompt
-from windlass.emulation.planning import Written, adding, continuing, planning
+from windlass.emulation.planning import Written, adding, continuing, extending, planning
 from windlass.emulation.program import (
     MAX_STEPS,
     Made,
@@ -284,7 +284,9 @@ class CheckedModel:
         elif first is not None and not task.request_numbers.explain(given_arguments(first)):
             again, usage = await self._begun_otherwise(task, first)
             program, spent = again or program, spent + usage
-        program, usage = await self._completed(task, task.without_inventions(program))
+        program, usage = await self._extended(task, task.without_inventions(program))
+        spent += usage
+        program, usage = await self._completed(task, program)
         spent += usage
         doubtful = first is None or len(program.names) == 1
         if program.steps and doubtful and not task.made():
@@ -297,6 +299,25 @@ class CheckedModel:
             del self._programs[next(iter(self._programs))]
         self._programs[key] = program
         return program, spent
+
+    async def _extended(self, task: Task, program: Program) -> tuple[Program, Usage]:
+        """The program with the optional arguments that the model left out of its only call.
+
+        If the request has a number that the call has not, the model writes one more argument. It
+        counts if it has such a number, and nothing that is made up.
+        """
+        spent = Usage()
+        if len(program.steps) != 1:
+            return program, spent
+        [step] = program.steps
+        while step.open_parameters and task.unused_numbers([step]):
+            said = await self._said(extending(task.asked, step))
+            spent += said.usage
+            longer = step.with_argument(said.text)
+            if longer is None or not task.may_add(longer, step):
+                break
+            step = longer
+        return Program([step], program.end), spent
 
     async def _completed(self, task: Task, program: Program) -> tuple[Program, Usage]:
         """The program with the steps that the model left out.

@@ -10,7 +10,14 @@ from typing import Any
 from msgspec import Struct
 
 from windlass.content import Message, Usage
-from windlass.emulation.program import DONE, NO_CALL, OfferedFunction, ProgramStep, grammar_of
+from windlass.emulation.program import (
+    DONE,
+    NO_CALL,
+    OfferedFunction,
+    ProgramStep,
+    argument_grammar,
+    grammar_of,
+)
 from windlass.emulation.prompt import quoted
 from windlass.model import ModelRequest, Settings
 
@@ -246,6 +253,12 @@ def adding(asked: Asked, steps: Sequence[ProgramStep]) -> ModelRequest:
     """Asks for one more step of a program that has these."""
     program = "\n".join((*(each.text for each in steps), ""))
     return _request(asked, (program,), grammar_of(asked.functions, one="step"))
+
+
+def extending(asked: Asked, step: ProgramStep) -> ModelRequest:
+    """Asks for one more argument of the first step, with which its line ends."""
+    begun = step.text.removesuffix(")") + ","
+    return _request(asked, (begun,), argument_grammar(step.function, step.open_parameters))
 
 
 def _request(asked: Asked, begun: tuple[str, ...], grammar: str) -> ModelRequest:

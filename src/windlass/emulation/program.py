@@ -60,6 +60,11 @@ class OfferedFunction:
         self.parameters = dict(zip(_identifiers(ordered), ordered, strict=True))
         """The parameters' own names by their identifiers, the required ones first."""
 
+    @property
+    def optional(self) -> list[str]:
+        """The parameters' own names, without the required ones."""
+        return [each for each in self.parameters.values() if each not in self.required]
+
     def schema(self, parameter: str) -> Schema:
         return self._schemas.get(parameter, {})
 
@@ -107,27 +112,33 @@ def grammar_of(
     with a comment (`step`) or without one (`call`).
     """
     root = f"root ::= {one}" if one else _ROOT if first is None else _FIRST
-    rules = [root, _VALUES]
+    rules = [root, _LINES, _VALUES]
     if first is not None:
         starts = [f"c{index}" for index, each in enumerate(functions) if each.name in first]
         rules.append(f'start ::= comment name " = " ({" | ".join(starts)})')
     for index, function in enumerate(functions):
         rules.append(f"c{index} ::= {_call_rule(function, f'o{index}')}")
-        if optional := [
-            each for each in function.parameters.values() if each not in function.required
-        ]:
-            rules.append(f"o{index} ::= {' | '.join(map(function.argument_rule, optional))}")
+        if function.optional:
+            rules.append(
+                f"o{index} ::= {' | '.join(map(function.argument_rule, function.optional))}"
+            )
     rules.append(f"any ::= {' | '.join(f'c{index}' for index in range(len(functions)))}")
     return "\n".join(rules)
+
+
+def argument_grammar(function: OfferedFunction, parameters: Iterable[str]) -> str:
+    """Returns a grammar that allows an argument for one of these parameters, and the end of the
+    call."""
+    return f'root ::= " " ({" | ".join(map(function.argument_rule, parameters))}) ")"\n{_VALUES}'
 
 
 _STEPS = f'("\\n" comment? call){{0,{MAX_STEPS - 1}}} "\\n{DONE}"'
 _ROOT = f'root ::= "{NO_CALL}" | step {_STEPS}'
 _FIRST = f"root ::= start {_STEPS}"
-_VALUES = r"""step ::= comment call
+_LINES = r"""step ::= comment call
 comment ::= "# " [^\n<>]{1,160} "\n"
-call ::= name " = " any
-name ::= [a-z_] [a-z0-9_]{0,30}
+call ::= name " = " any"""
+_VALUES = r"""name ::= [a-z_] [a-z0-9_]{0,30}
 expr ::= term (" "? op " "? term){0,8}
 term ::= one | list | dict | "(" expr ")"
 text ::= one (" "? op " "? one){0,8}
@@ -218,16 +229,35 @@ class ProgramStep(Struct, frozen=True):
         """The line with its comment."""
         return f"# {self.purpose}\n{self.line}" if self.purpose else self.line
 
+    def with_argument(self, text: str) -> "ProgramStep | None":
+        """The step with a further argument, ` name=value)`; None if it is none."""
+        line = f"{self.line.removesuffix(')')},{text}"
+        longer = Program.read(line, [self.function]).steps
+        if not longer or len(longer[0].arguments) != len(self.arguments) + 1:
+            return None
+        return replace(self, arguments=longer[0].arguments, needs=longer[0].needs, line=line)
+
+    @property
+    def open_parameters(self) -> list[str]:
+        """The optional parameters without an argument whose values can be any text or number."""
+        return [
+            each
+            for each in self.function.optional
+            if each not in self.arguments
+            and not self.function.schema(each).get("enum")
+            and self.function.schema(each).get("type") in ("string", "number", "integer")
+        ]
+
     @property
     def literals(self) -> frozenset[str]:
         """The values that the model wrote itself, as text."""
-        return _literals(self.arguments.values())
+        return literals_of(self.arguments.values())
 
     @property
     def required_literals(self) -> frozenset[str]:
         """Those of the required arguments, or of all if none is required."""
         wanted = self.function.required or self.arguments.keys()
-        return _literals([each for name, each in self.arguments.items() if name in wanted])
+        return literals_of([each for name, each in self.arguments.items() if name in wanted])
 
     def call_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the values of the arguments. Raises `Unresolved`."""
@@ -241,7 +271,7 @@ class ProgramStep(Struct, frozen=True):
         return made
 
 
-def _literals(values: Iterable[ast.expr]) -> frozenset[str]:
+def literals_of(values: Iterable[ast.expr]) -> frozenset[str]:
     nodes = (node for each in values for node in ast.walk(each))
     return frozenset(str(node.value) for node in nodes if isinstance(node, ast.Constant))
 

@@ -138,12 +138,14 @@ class Task:
         These are calls with a made-up address, and further ones that add nothing or have another
         made-up text or number that is required. The program ends where its end was likely, unless
         the next call has a value of the request that no call before it has, and a comment with a
-        word of the request.
+        word of the request. If that call is an earlier one with more arguments, it replaces it.
         """
         kept: list[ProgramStep] = []
         for step in program.steps:
-            if kept and step.end >= _END_LIKELY and not self._is_asked_for(step, kept):
-                return Program(kept)
+            if kept and step.end >= _END_LIKELY:
+                if not self._is_asked_for(step, kept):
+                    return Program(kept)
+                kept = [each for each in kept if not self._completes(step, each)]
             is_doubtful = (
                 self.has_made_up(step)
                 or self.has_unknown_number(step)
@@ -189,6 +191,23 @@ class Task:
         """Whether a required argument of the step has one of these values of the question."""
         return bool(values - self._not_in(step.required_literals))
 
+    def may_add(self, longer: ProgramStep, step: ProgramStep) -> bool:
+        """Whether the argument that only the longer step has comes from the conversation, and has
+        a number of the question that the step has not."""
+        [name] = longer.arguments.keys() - step.arguments.keys()
+        try:
+            value = longer.call_arguments({}).get(name)
+        except Unresolved:
+            return False
+        has_new = self.unused_numbers([longer]) < self.unused_numbers([step])
+        return has_new and self.explains(longer, name, value)
+
+    def unused_numbers(self, steps: Sequence[ProgramStep]) -> set[float]:
+        """The numbers of the question that no step has."""
+        numbers = Numbers()
+        numbers.add(" ".join(each for step in steps for each in step.literals))
+        return set(numbers.unknown(self.question))
+
     def _not_in(self, texts: Iterable[str]) -> set[str]:
         """The numbers and names of the question that are in none of the texts."""
         text = " ".join(texts)
@@ -219,6 +238,15 @@ class Task:
     def _is_same(self, step: ProgramStep, other: ProgramStep) -> bool:
         """Whether both are the same call, perhaps with a parameter's default in one of them."""
         return step.function is other.function and self._kept(step) == self._kept(other)
+
+    def _completes(self, step: ProgramStep, other: ProgramStep) -> bool:
+        """Whether the step is the other one with more arguments."""
+        if step.function is not other.function or step.needs or other.needs:
+            return False
+        more, less = self._kept(step), self._kept(other)
+        return len(more) > len(less) and all(
+            name in more and more[name] == value for name, value in less.items()
+        )
 
     def _kept(self, step: ProgramStep) -> dict[str, Any]:
         """The arguments that the call of the step has, without defaults."""
