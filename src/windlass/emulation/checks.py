@@ -288,6 +288,7 @@ class CheckedModel:
         spent += usage
         program, usage = await self._completed(task, program)
         spent += usage
+        program = task.with_calls_for_lists(program)
         doubtful = first is None or len(program.names) == 1
         if program.steps and doubtful and not task.made():
             wanted, usage = await self._wanted(task, program, no_call)

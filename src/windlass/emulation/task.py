@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from windlass.content import FunctionCall, FunctionDeclaration, Message, Schema
+from windlass.emulation.lists import one_for_each
 from windlass.emulation.numbers import Numbers
 from windlass.emulation.planning import Asked
 from windlass.emulation.program import (
@@ -44,6 +45,8 @@ _BEHAVIOUR = re.compile(
 _NAME = re.compile(r"(?<=[^\s.!?:\"'“*-]\s)[A-Z][^\W\d_]{2,}\b(?!')")
 """A name in the middle of a sentence."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_WORDS_APART = re.compile(r"\w+\s+\w+\s+\w+")
+"""The words of most languages; Chinese and Japanese have no spaces between them."""
 _SEVERAL = re.compile(r"\b(?:all|both|each|every)\b", re.IGNORECASE)
 _MAX_REQUEST_CHARS = 1000
 _MAX_FACTS_CHARS = 600
@@ -155,6 +158,13 @@ class Task:
                 kept.append(step)
         return Program(kept, program.end)
 
+    def with_calls_for_lists(self, program: Program) -> Program:
+        """The program with a call for each item of a list in the question: "Python and Java"."""
+        steps = program.steps
+        question = self.question.replace('\\"', '"')  # as the user wrote it
+        longer = [each for step in steps for each in one_for_each(step, question, steps)]
+        return Program(longer, program.end)
+
     def _is_asked_for(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
         about = not is_made_up(step.purpose, f"{self.asked.earlier} {self.question}")
         return about and self.has_new_value(step, others)
@@ -222,8 +232,11 @@ class Task:
         """Whether a further call uses a result, or has something of the request that another call
         has not: in its values, or in its comment and the function's name.
 
-        A model that knows two shops asks both, although the request names one.
+        A model that knows two shops asks both, although the request names one. The words of a
+        request in another script cannot be compared with values such as "Beijing, China".
         """
+        if not self.question.isascii() and not _WORDS_APART.search(self.question):
+            return bool(step.needs) or not any(self._is_same(step, each) for each in others)
         values, words = self._values(step), self._words(step)
         return bool(step.needs) or not any(
             self._is_same(step, each)
@@ -320,12 +333,11 @@ class Task:
         )
 
     def names_values(self, step: ProgramStep) -> bool:
-        """Whether the required arguments are several values, with a number, and the request has
-        all their texts."""
+        """Whether the required arguments are several values, and the request has all of them."""
         said, values = self.said.lower(), step.required_literals
-        numbers = {each for each in values if _NUMBER.fullmatch(each)}
-        texts = values - numbers
-        return bool(numbers) and len(values) > 1 and all(each.lower() in said for each in texts)
+        return len(values) > 1 and all(
+            each.lower() in said or _NUMBER.fullmatch(each) for each in values
+        )
 
     def _makes_up(self, schema: Schema, value: object) -> bool:
         known = bool(schema.get("enum")) or value == schema.get("default")
