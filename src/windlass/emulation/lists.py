@@ -1,6 +1,7 @@
 """Lists in a request, such as "Python and Java", of which a call must have one item each. Pure.
 
-A small model writes one call for such a list: with the first item, or with all of them as one text.
+A small model may write one call for such a list: with the first item, or with all of them as one
+text.
 """
 
 import ast
@@ -19,7 +20,7 @@ _LISTS = [
     for item in (_QUOTED, _NAME)
 ]
 _SEPARATOR = re.compile(r", | and | & |; ")
-_SEPARATE_CALLS = re.compile(r"\b(?:list|names|separated)\b", re.IGNORECASE)
+_TAKES_SEVERAL = re.compile(r"\b(?:list|names|separated)\b", re.IGNORECASE)
 
 
 def one_for_each(
@@ -57,7 +58,7 @@ def _lists_in(request: str) -> Iterator[list[str]]:
 
 def _is_one_of_many(step: ProgramStep, name: str) -> bool:
     """Whether the parameter takes several names in one text."""
-    return bool(_SEPARATE_CALLS.search(str(step.function.schema(name).get("description") or "")))
+    return bool(_TAKES_SEVERAL.search(str(step.function.schema(name).get("description") or "")))
 
 
 def _with(step: ProgramStep, name: str, text: str, number: int) -> ProgramStep:

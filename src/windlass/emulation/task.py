@@ -46,7 +46,7 @@ _NAME = re.compile(r"(?<=[^\s.!?:\"'“*-]\s)[A-Z][^\W\d_]{2,}\b(?!')")
 """A name in the middle of a sentence."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _WORDS_APART = re.compile(r"\w+\s+\w+\s+\w+")
-"""The words of most languages; Chinese and Japanese have no spaces between them."""
+"""Three words with spaces between them, which Chinese and Japanese do not have."""
 _SEVERAL = re.compile(r"\b(?:all|both|each|every)\b", re.IGNORECASE)
 _MAX_REQUEST_CHARS = 1000
 _MAX_FACTS_CHARS = 600
