@@ -214,17 +214,18 @@ class Task:
 
     def unused_numbers(self, steps: Sequence[ProgramStep]) -> set[float]:
         """The numbers of the question that no step has."""
+        return self._numbers_not_in(" ".join(each for step in steps for each in step.literals))
+
+    def _numbers_not_in(self, text: str) -> set[float]:
         numbers = Numbers()
-        numbers.add(" ".join(each for step in steps for each in step.literals))
+        numbers.add(text)
         return set(numbers.unknown(self.question))
 
     def _not_in(self, texts: Iterable[str]) -> set[str]:
         """The numbers and names of the question that are in none of the texts."""
         text = " ".join(texts)
-        numbers = Numbers()
-        numbers.add(text)
         names = {each for each in _NAME.findall(self.question) if not is_month(each)}
-        return {str(each) for each in numbers.unknown(self.question)} | {
+        return set(map(str, self._numbers_not_in(text))) | {
             each for each in names if is_made_up(each, split_name(text))
         }
 
