@@ -413,6 +413,17 @@ async def test_an_optional_argument_that_was_not_given_is_left_out(
     assert len(arguments) == 1 + kept
 
 
+async def test_a_number_of_an_enum_is_not_made_up() -> None:
+    for schema, count in (({"type": "integer", "enum": [71, 82]}, 1), ({"type": "integer"}, 0)):
+        parameters = {"type": "object", "properties": {"id": schema}, "required": ["id"]}
+        find = FunctionDeclaration("find_service", "", parameters)
+        likely = [{"#": 0.9}, {"Yes": 0.7, "No": 0.3}]
+        lines = "x = find_service(id=82)\ndone"
+        inner = ScoredModel([lines, "No", "I do not know."], likely, at=r"(?<=done)")
+        request = asked("Find someone for ironing", tools=(find, WEATHER))
+        assert len(calls_of(await events_of(emulated_by_profile(inner), request))) == count
+
+
 @pytest.mark.parametrize(
     ("prompt", "argument", "end", "kept"),
     [

@@ -32,6 +32,7 @@ def searched(arguments: str, request: str, *others: str) -> list[str]:
     ("value", "request_", "values"),
     [
         ("Java", "Experts for Python and Java", ["Python", "Java"]),
+        ("Rome", "The news in Rome and in Oslo", ["Rome", "Oslo"]),
         (
             "Lima",
             "Flights to New York, Rio de Janeiro & Lima",

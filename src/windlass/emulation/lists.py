@@ -15,8 +15,9 @@ from windlass.emulation.program import ProgramStep
 _QUOTED = r"\"[^\"\n]{1,60}\"|(?<!\w)'[^'\n]{1,60}'"
 _WORD = r"[A-Z][\w&-]+"
 _NAME = rf"{_WORD}(?: (?:(?:of|the|de|la) )?{_WORD})*"
+_AND = r"(?:and|&)(?: (?:in|from|for|of|to|at))?"
 _LISTS = [
-    (re.compile(item), re.compile(rf"(?:{item})(?:, (?:{item}))*,? (?:and|&) (?:{item})(?!\w)"))
+    (re.compile(item), re.compile(rf"(?:{item})(?:, (?:{item}))*,? {_AND} (?:{item})(?!\w)"))
     for item in (_QUOTED, _NAME)
 ]
 _SEPARATOR = re.compile(r", | and | & |; ")

@@ -142,10 +142,10 @@ total = evaluate(formula=f"{miles} + 50")""",
     ),
     (
         _TRAINS,
-        "I need 2 seats from Lyon to Turin on the 3rd of May 2024, with 20% off.",
+        "I need 2 seats from Lyon to Turin on the 3rd of May 2023, with 20% off.",
         """\
-# 2 seats from Lyon to Turin on the 3rd of May 2024, with 20% off
-seats = book_train(origin="Lyon, France", destination="Turin, Italy", date="2024-05-03", \
+# 2 seats from Lyon to Turin on the 3rd of May 2023, with 20% off
+seats = book_train(origin="Lyon, France", destination="Turin, Italy", date="2023-05-03", \
 seats=2, discount=0.2)""",
     ),
     (

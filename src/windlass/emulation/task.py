@@ -325,11 +325,12 @@ class Task:
 
     def has_unknown_number(self, step: ProgramStep) -> bool:
         """Whether a required number of the step comes neither from the conversation nor from
-        another step. A calculation with numbers of the conversation does."""
+        another step, nor from an enum. A calculation with numbers of the conversation does."""
         known = self.request_numbers
         return not step.needs and any(
             value != step.function.schema(name).get("default") and not known.explain(value)
             for name in step.function.required & step.arguments.keys()
+            if not step.function.schema(name).get("enum")
             for value in numbers_of(step.arguments[name])
         )
 
