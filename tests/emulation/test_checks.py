@@ -420,7 +420,7 @@ async def test_a_number_of_an_enum_is_not_made_up() -> None:
         likely = [{"#": 0.9}, {"Yes": 0.7, "No": 0.3}]
         lines = "x = find_service(id=82)\ndone"
         inner = ScoredModel([lines, "No", "I do not know."], likely, at=r"(?<=done)")
-        request = asked("Find someone for ironing", tools=(find, WEATHER))
+        request = asked("Find someone for ironing", tools=(find,))
         assert len(calls_of(await events_of(emulated_by_profile(inner), request))) == count
 
 

@@ -50,7 +50,6 @@ from windlass.emulation.prompt import quoted, result_sentence
 from windlass.emulation.task import (
     Task,
     call_key,
-    given_arguments,
     last_question,
 )
 from windlass.emulation.units import is_in_unit
@@ -281,7 +280,7 @@ class CheckedModel:
         if first is None and no_call <= _MAX_NO_CALL:
             program, usage = await self._begun_anyway(task)
             spent += usage
-        elif first is not None and not task.request_numbers.explain(given_arguments(first)):
+        elif first is not None and not task.knows_numbers(first):
             again, usage = await self._begun_otherwise(task, first)
             program, spent = again or program, spent + usage
         program, usage = await self._extended(task, task.without_inventions(program))
@@ -356,7 +355,7 @@ class CheckedModel:
         said = await self._said(planning(task.asked, names))
         program = _read(said, task)
         first = program.steps[0] if program.steps else None
-        if first is None or not task.request_numbers.explain(given_arguments(first)):
+        if first is None or not task.knows_numbers(first):
             return Program(()), said.usage
         return program, said.usage
 
@@ -373,7 +372,7 @@ class CheckedModel:
             return None, Usage()
         said = await self._said(planning(task.asked, others))
         program, spent = _read(said, task), said.usage
-        if not program.steps or not task.request_numbers.explain(given_arguments(program.steps[0])):
+        if not program.steps or not task.knows_numbers(program.steps[0]):
             return None, spent
         after, usage = await self._fit(task, program.steps[0].function.tool)
         spent += usage

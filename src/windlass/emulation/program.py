@@ -184,6 +184,8 @@ def _value_rule(schema: Schema) -> str:
         # A default is often no value of the enum, such as "all".
         texts = dict.fromkeys([*(f'"{choice}"' for choice in choices), *own])
         return " | ".join(map(_literal, texts))
+    if numbers := _numbers(schema):
+        return " | ".join(_literal(str(each)) for each in numbers)
     kind, items = schema.get("type"), schema.get("items")
     if kind == "string" and (form := form_rule(str(schema.get("description") or ""))):
         return " | ".join([form, "reference", *map(_literal, own)])
@@ -201,6 +203,12 @@ def _choices(schema: Schema) -> list[str]:
     texts = [each for each in cast("list[Any]", values) if isinstance(each, str)]
     plain = all(each.isprintable() and not set(each) & set('"\\') for each in texts)
     return texts if plain and len(texts) == len(cast("list[Any]", values)) else []
+
+
+def _numbers(schema: Schema) -> list[float]:
+    """The numbers of an enum; none if the schema has no enum of numbers."""
+    values = cast("list[Any]", schema.get("enum") or [])
+    return values if len(values) <= _MAX_CHOICES and all(map(is_number, values)) else []
 
 
 class Unresolved(Exception):

@@ -334,6 +334,16 @@ class Task:
             for value in numbers_of(step.arguments[name])
         )
 
+    def knows_numbers(self, step: ProgramStep) -> bool:
+        """Whether all numbers of the step come from the conversation, or from enums."""
+        return self.request_numbers.explain(
+            {
+                name: value
+                for name, value in given_arguments(step).items()
+                if not step.function.schema(name).get("enum")
+            }
+        )
+
     def names_values(self, step: ProgramStep) -> bool:
         """Whether the required arguments are several values, and the request has all of them."""
         said, values = self.said.lower(), step.required_literals
