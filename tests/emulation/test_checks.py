@@ -13,6 +13,7 @@ from tests.support.asking import WEATHER, asked, calls_of, end_of, events_of, te
 
 from windlass.content import FunctionCall, FunctionDeclaration, FunctionResponse, Message, Usage
 from windlass.emulation.profiles import emulated_by_profile
+from windlass.emulation.program import MAX_STEPS
 from windlass.events import ModelEvent, TextDelta
 from windlass.jsontext import compact_json
 from windlass.model import Model, ModelRequest, Settings
@@ -328,6 +329,40 @@ async def test_a_call_needs_enough_probability_and_more_with_a_made_up_argument(
     assert all(each.settings.logprobs for each in inner.requests[:2])
 
 
+TRIP, DOUBLE = (
+    FunctionDeclaration(
+        name, "", {"type": "object", "properties": properties, "required": list(properties)}
+    )
+    for name, properties in (
+        ("trip", {"start": {"type": "string"}, "end": {"type": "string"}}),
+        ("double", {"value": {"type": "number"}}),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "line", "called"),
+    [
+        ("9 in kelvin?", 'convert(value=9, to="kelvin")', True),
+        ("9% in kelvin?", 'convert(value=0.09, to="kelvin")', True),
+        ("9 in kelvin?", 'convert(value=9, to="kelvins")', False),
+        ("From Rome to Oslo", 'trip(start="Rome", end="Oslo")', True),
+        ("From Rome to Norway", 'trip(start="Rome", end="Oslo")', False),
+        ("Double 9", "double(value=9)", False),
+    ],
+    ids=["number", "percent", "other word", "two texts", "other text", "one value"],
+)
+async def test_several_values_of_the_request_need_less_certainty(
+    prompt: str, line: str, called: bool
+) -> None:
+    likely = [{"#": 0.6, "none": 0.4}, {"Yes": 0.4, "No": 0.6}]
+    inner = ScoredModel([f"x = {line}\ndone", "No", "I do not know."], likely, at=r"(?<=done)")
+    events = await events_of(
+        emulated_by_profile(inner), asked(prompt, tools=(CONVERT, TRIP, DOUBLE))
+    )
+    assert bool(calls_of(events)) is called
+
+
 async def test_calls_are_made_one_by_one_if_the_caller_asks_for_it() -> None:
     model, _ = small(f'{PARIS}\nrome = get_weather(city="Rome")', "Yes")
     request = replace(question("Weather in Paris and Rome"), parallel_tool_calls=False)
@@ -364,6 +399,7 @@ HOTELS = FunctionDeclaration(
         ("The cheapest hotels in Rome", 'sort="price"', True),
         ("Hotels in Rome", "allowPets=True", False),
         ("Hotels in Rome that allow a dog", "allowPets=True", True),
+        ("Hotels of a chain in Rome", "chain=True", False),
         ("Hotels in Rome", 'currency="dollars"', True),
         ("Hotels in Rome", 'currency="euros"', False),
     ],
@@ -377,13 +413,24 @@ async def test_an_optional_argument_that_was_not_given_is_left_out(
     assert len(arguments) == 1 + kept
 
 
+async def test_a_number_of_an_enum_is_not_made_up() -> None:
+    for schema, count in (({"type": "integer", "enum": [71, 82]}, 1), ({"type": "integer"}, 0)):
+        parameters = {"type": "object", "properties": {"id": schema}, "required": ["id"]}
+        find = FunctionDeclaration("find_service", "", parameters)
+        likely = [{"#": 0.9}, {"Yes": 0.7, "No": 0.3}]
+        lines = "x = find_service(id=82)\ndone"
+        inner = ScoredModel([lines, "No", "I do not know."], likely, at=r"(?<=done)")
+        request = asked("Find someone for ironing", tools=(find,))
+        assert len(calls_of(await events_of(emulated_by_profile(inner), request))) == count
+
+
 @pytest.mark.parametrize(
     ("prompt", "argument", "end", "kept"),
     [
         ("The cheapest hotels in Rome", 'sort="stars"', 0.02, True),
         ("The cheapest hotels in Rome", 'sort="stars"', 0.08, False),
-        ("Hotels in Rome with 4 stars", 'sort="stars"', 0.08, True),
-        ("Hotels in Rome with 4 stars", 'sort="stars"', 0.3, True),
+        ("Hotels in Rome with many stars", 'sort="stars"', 0.08, True),
+        ("Hotels in Rome with many stars", 'sort="stars"', 0.3, True),
         ("Hotels in Rome that allow a dog", "allowPets=True", 0.3, True),
         ("Hotels of Hilton in Rome", 'chain="Hilton"', 0.3, True),
         ("Hotels in Rome for the night after this one", 'day="tomorrow"', 0.02, True),
@@ -398,6 +445,20 @@ async def test_a_doubtful_value_of_an_enum_or_a_description_needs_a_word_of_the_
     events = await events_of(emulated_by_profile(inner), asked(prompt, tools=(HOTELS,)))
     [(_, arguments)] = made_by(events)
     assert len(arguments) == 1 + kept
+
+
+async def test_the_doubt_about_an_argument_counts_in_further_calls() -> None:
+    for second, kept in (('"price"', False), ('"stars"', True)):
+        lines = (
+            'a = find_hotels(city="Rome", sort="price")',
+            f'b = find_hotels(city="Oslo", sort={second})',
+        )
+        likely: list[dict[str, float]] = [{"#": 0.9}, {'")': 0.2}, {"b": 0.9}, {'")': 0.01}]
+        inner = ScoredModel(["\n".join((*lines, "done")), "Yes"], likely, at='(?=", )|(?<=\n)')
+        request = asked("The cheapest hotels in Rome and Oslo", tools=(HOTELS,))
+        [first, last] = made_by(await events_of(emulated_by_profile(inner), request))
+        assert first == ("find_hotels", {"city": "Rome"})
+        assert ("sort" in last[1]) is kept
 
 
 async def test_a_flag_may_come_from_the_comment_of_its_call() -> None:
@@ -421,6 +482,78 @@ async def test_a_call_that_only_adds_a_default_is_not_made_twice() -> None:
     assert made_by(events) == [("find_hotels", {"city": "Rome"})]
 
 
+async def test_a_call_that_only_adds_a_made_up_argument_is_not_made_twice() -> None:
+    model, _ = small(
+        '# hotels\na = find_hotels(city="Rome")\n'
+        '# the costs\nb = find_hotels(city="Rome", chain="Hilton")',
+        "Yes",
+    )
+    events = await events_of(model, asked("Hotels in Rome, and the costs", tools=(HOTELS,)))
+    assert made_by(events) == [("find_hotels", {"city": "Rome"})]
+
+
+@pytest.mark.parametrize(("end", "count"), [(0.2, 1), (0.01, 2)], ids=["likely", "unlikely"])
+async def test_a_call_with_more_arguments_replaces_the_first_one_where_the_end_was_likely(
+    end: float, count: int
+) -> None:
+    lines = (
+        'a = find_hotels(city="Rome")\n# of Hilton\nb = find_hotels(city="Rome", chain="Hilton")'
+    )
+    likely = [{"a": 0.9}, {"done": end}]
+    inner = ScoredModel([f"{lines}\ndone", "Yes"], likely)
+    request = asked("Hotels of Hilton in Rome", tools=(HOTELS,))
+    made = made_by(await events_of(emulated_by_profile(inner), request))
+    assert made[-1] == ("find_hotels", {"city": "Rome", "chain": "Hilton"})
+    assert len(made) == count
+
+
+ALARM = FunctionDeclaration(
+    "set_alarm",
+    "Sets an alarm.",
+    {
+        "type": "object",
+        "properties": {
+            "time": {"type": "string"},
+            "day": {"type": "string"},
+            "minutes": {"type": "integer"},
+            "tone": {"type": "string", "enum": ["1", "2"]},
+        },
+        "required": ["time"],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "added", "arguments"),
+    [
+        ("An alarm at 7:00, for 5 minutes", [" minutes=5)"], {"minutes": 5}),
+        (
+            "An alarm at 7:00 in 14 days, for 5 minutes",
+            [' day="in 14 days")', " minutes=5)"],
+            {"day": "in 14 days", "minutes": 5},
+        ),
+        ("An alarm at 7:00, for 5 minutes", [" minutes=9)"], {}),
+        ("An alarm at 7:00, for 5 minutes", [' day="7:00")'], {}),
+        ("An alarm at 7:00", [], {}),
+    ],
+    ids=["one", "two", "made up", "known", "none"],
+)
+async def test_a_call_gets_arguments_for_the_numbers_of_the_request_that_it_lacks(
+    prompt: str, added: list[Step], arguments: dict[str, Any]
+) -> None:
+    model, inner = small('# alarm\na = set_alarm(time="7:00")\ndone', *added, "Yes")
+    events = await events_of(model, asked(prompt, tools=(ALARM,)))
+    assert made_by(events) == [("set_alarm", {"time": "7:00", **arguments})]
+    assert all("tone=" not in each.extra["grammar"] for each in inner.requests[1:-1])
+
+
+async def test_each_item_of_a_list_gets_a_call() -> None:
+    model, _ = small(PARIS, "Yes")
+    events = await events_of(model, question("The weather in Paris, Oslo and Rome"))
+    cities = [arguments["city"] for _, arguments in made_by(events)]
+    assert cities == ["Paris", "Oslo", "Rome"]
+
+
 async def test_a_result_may_be_used_twice_by_a_function() -> None:
     two = 'a = convert(value=paris, to="kelvin")\nb = convert(value=paris / 3, to="kelvin")'
     model, _ = small(f"{PARIS}\n{two}\ndone")
@@ -441,6 +574,111 @@ async def test_a_further_call_without_a_new_word_of_the_request_is_left_out() ->
         model, _ = small(f"{first}\n{line}", "Yes")
         events = await events_of(model, asked(prompt, tools=(HOTELS,)))
         assert len(calls_of(events)) == count
+
+
+SAVE = FunctionDeclaration(
+    "save_gdp",
+    "Saves money.",
+    {
+        "type": "object",
+        "properties": {
+            "to": {"type": "string"},
+            "share": {"type": "number"},
+            "monthly": {"type": "boolean"},
+        },
+        "required": ["to"],
+    },
+)
+LEND = FunctionDeclaration("lend_tax", "Lends.", SAVE.parameters)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "first", "second", "count"),
+    [
+        ("60% for Ada, and 50%", "share=0.6", 'save_gdp(to="Ada", share=0.5)', 2),
+        ("60% for Ada, and half", "share=0.6", 'save_gdp(to="Ada", share=0.9)', 1),
+        ("60% and 40% for Ada, Bo and Bo", "share=0.6", 'save_gdp(to="Bo", share=0.6)', 2),
+        ("60% for Ada, also monthly", "share=0.6", 'save_gdp(to="Ada", monthly=True)', 2),
+        ("60% for Ada", "share=0.6", 'save_gdp(to="Ada", monthly=True)', 1),
+        ("60% for AA and for aa", "share=0.6", 'save_gdp(to="aa", share=0.6)', 2),
+        ("60% for Ada 和北京", "share=0.6", 'save_gdp(to="北京, CN")', 2),
+        ("60% for Ada, and tax", "share=0.6", 'lend_tax(to="Ada", share=0.6)', 2),
+        ("60% for Ada in all ways", "share=0.6", 'lend_tax(to="Ada", share=0.6)', 2),
+        ("60% for Ada", "share=0.6", 'lend_tax(to="Ada", share=0.6)', 1),
+    ],
+    ids=[
+        "percent",
+        "made up",
+        "name",
+        "flag",
+        "no flag",
+        "case",
+        "part",
+        "function",
+        "all",
+        "none",
+    ],
+)
+async def test_a_further_call_needs_something_of_the_request(
+    prompt: str, first: str, second: str, count: int
+) -> None:
+    person = "AA" if "AA" in prompt else "Ada"
+    model, _ = small(f'a = save_gdp(to="{person}", {first})\nb = {second}\ndone', "Yes")
+    assert len(calls_of(await events_of(model, asked(prompt, tools=(SAVE, LEND))))) == count
+
+
+async def test_calls_for_a_request_in_another_script_are_compared_by_their_arguments() -> None:
+    for city, count in (("Shanghai", 2), ("Beijing", 1)):
+        lines = f'a = get_weather(city="Beijing")\nb = get_weather(city="{city}")'
+        model, _ = small(f"{lines}\ndone", "Yes")
+        assert len(calls_of(await events_of(model, question("北京和上海的天气")))) == count
+
+
+IN_OSLO = '# in Oslo\noslo = get_weather(city="Oslo")'
+
+
+@pytest.mark.parametrize(
+    ("prompt", "end", "added", "count"),
+    [
+        ("Weather in Paris, also Oslo?", 0.4, IN_OSLO, 2),
+        ("Weather in Paris and 12 cities?", 0.4, '# 12\nb = convert(value=12, to="Paris")', 2),
+        ("Weather in Paris, also Oslo?", 0.7, IN_OSLO, 1),
+        ("Weather in Paris, also Oslo?", 0.4, IN_OSLO.replace("Oslo", "Rome"), 1),
+        ("Weather in Paris?", 0.4, IN_OSLO, 1),
+        ("Weather in Paris in March?", 0.4, IN_OSLO.replace("Oslo", "March"), 1),
+        ("Weather in Paris? Thanks", 0.4, IN_OSLO.replace("Oslo", "Thanks"), 1),
+    ],
+    ids=["name", "number", "certain", "another", "nothing", "month", "sentence"],
+)
+async def test_a_program_gets_a_step_for_a_name_or_a_number_that_no_call_has(
+    prompt: str, end: float, added: str, count: int
+) -> None:
+    likely = [{"par": 0.9}, {"done": end}]
+    inner = ScoredModel([f"{PARIS}\ndone", added, "Yes"], likely)
+    events = await events_of(emulated_by_profile(inner), question(prompt))
+    assert len(calls_of(events)) == count
+
+
+async def test_a_program_gets_no_more_steps_than_a_model_may_write() -> None:
+    days = range(20230101, 20230121)
+    added = [f'# and {day}\nb = convert(value={day}, to="day")' for day in days]
+    likely = [{"par": 0.9}, {"done": 0.4}]
+    inner = ScoredModel([f"{PARIS}\ndone", *added], likely)
+    events = await events_of(emulated_by_profile(inner), question(f"Day, Paris, {[*days]}"))
+    assert len(calls_of(events)) == MAX_STEPS
+
+
+async def test_an_added_step_has_the_unused_value_in_a_required_argument() -> None:
+    for line, count in (
+        ('b = find_hotels(city="Rome", chain="Hilton")', 1),
+        ('b = find_hotels(city="Hilton")', 2),
+    ):
+        inner = ScoredModel(
+            ['a = find_hotels(city="Rome")\ndone', f"# of Hilton\n{line}", "Yes"],
+            [{"a": 0.9}, {"done": 0.4}],
+        )
+        request = asked("Hotels in Rome of Hilton", tools=(HOTELS,))
+        assert len(calls_of(await events_of(emulated_by_profile(inner), request))) == count
 
 
 async def test_an_optional_argument_with_a_made_up_number_is_left_out() -> None:
@@ -782,7 +1020,7 @@ async def test_several_calls_need_less_certainty_than_one() -> None:
     for program, calls in ((f"{PARIS}\ndone", 0), (both, 2)):
         likely: list[dict[str, float]] = [{"#": 0.9}, *[{}] * program.count("\n")]
         inner = ScoredModel([program, "No", "Both are old."], [*likely, {"Yes": 0.2, "No": 0.8}])
-        events = await events_of(emulated_by_profile(inner), question("Paris and Rome?"))
+        events = await events_of(emulated_by_profile(inner), question("Paris or Rome?"))
         assert len(calls_of(events)) == calls
 
 

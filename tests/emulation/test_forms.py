@@ -64,6 +64,13 @@ def test_a_form_leaves_the_default_and_variables() -> None:
     assert f'c0 ::= "plan(" "day=" ({form} | reference | {default}) ")"' in grammar
 
 
+def test_the_form_of_a_result_is_no_form_of_the_parameter() -> None:
+    form = {"type": "string", "description": "The format of the result, such as MM-DD-YYYY."}
+    schema = {"type": "object", "properties": {"dateFormat": form}}
+    grammar = grammar_of(offered_functions([FunctionDeclaration("day_of", "", schema)]))
+    assert 'o0 ::= "dateFormat=" (text)' in grammar
+
+
 @pytest.mark.parametrize(
     ("text", "description", "expected"),
     [

@@ -220,6 +220,17 @@ def test_the_grammar_allows_only_the_offered_functions_and_their_enums() -> None
     assert "any ::= c0 | c1 | c2 | c3" in grammar
 
 
+@pytest.mark.parametrize(
+    ("enum", "rule"),
+    [([1, 2.5], '"1" | "2.5"'), ([], "sum"), ([1, "x"], "sum"), ([1] * 41, "sum")],
+    ids=["numbers", "empty", "mixed", "too many"],
+)
+def test_the_grammar_has_the_numbers_of_an_enum(enum: list[Any], rule: str) -> None:
+    schema = {"type": "object", "properties": {"id": {"type": "number", "enum": enum}}}
+    grammar = grammar_of(offered_functions([FunctionDeclaration("find", "", schema)]))
+    assert f'o0 ::= "id=" ({rule})' in grammar
+
+
 def test_the_grammar_can_choose_the_first_function() -> None:
     grammar = grammar_of(FUNCTIONS, ["calculate"])
     assert 'start ::= comment name " = " (c1)' in grammar

@@ -36,8 +36,9 @@ from windlass.emulation.history import with_system
 from windlass.emulation.model import EmulatedModel
 from windlass.emulation.numbers import Numbers, numbers_in
 from windlass.emulation.output import schema_prompt
-from windlass.emulation.planning import Written, continuing, planning
+from windlass.emulation.planning import Written, adding, continuing, extending, planning
 from windlass.emulation.program import (
+    MAX_STEPS,
     Made,
     OfferedFunction,
     Program,
@@ -49,7 +50,6 @@ from windlass.emulation.prompt import quoted, result_sentence
 from windlass.emulation.task import (
     Task,
     call_key,
-    given_arguments,
     last_question,
 )
 from windlass.emulation.units import is_in_unit
@@ -83,12 +83,14 @@ _LOOP = re.compile(r"(?=.*\D)(.{4,30}?)\1{7}$")
 _NO_WORDS = re.compile(r"[^a-zA-Z]*\d[^a-zA-Z]*")
 _LIKELY = 0.4
 """How likely it must be that a request asks for a call."""
-_MAX_NO_CALL = 0.6
+_MAX_NO_CALL = 0.8
 """How likely `none` may be, if the model is asked for a program without it."""
 _CERTAIN = 0.85
 """The same for a call with an argument that the model made up."""
 _SEVERAL = 0.15
-"""The same for several calls: the model found several things that the request asks for."""
+"""The same for several calls, or one with several values of the request, such as a number."""
+_CERTAIN_END = 0.6
+"""How likely the end of a program must be, so that no step is missing."""
 _MAX_PROGRAMS = 64
 _MAX_PURPOSE_CHARS = 160
 _ANSWER_REQUEST = "Answer my request with this, in one or two plain sentences."
@@ -278,10 +280,14 @@ class CheckedModel:
         if first is None and no_call <= _MAX_NO_CALL:
             program, usage = await self._begun_anyway(task)
             spent += usage
-        elif first is not None and not task.request_numbers.explain(given_arguments(first)):
+        elif first is not None and not task.knows_numbers(first):
             again, usage = await self._begun_otherwise(task, first)
             program, spent = again or program, spent + usage
-        program = task.without_inventions(program)
+        program, usage = await self._extended(task, task.without_inventions(program))
+        spent += usage
+        program, usage = await self._completed(task, program)
+        spent += usage
+        program = task.with_calls_for_lists(program)
         doubtful = first is None or len(program.names) == 1
         if program.steps and doubtful and not task.made():
             wanted, usage = await self._wanted(task, program, no_call)
@@ -294,13 +300,62 @@ class CheckedModel:
         self._programs[key] = program
         return program, spent
 
+    async def _extended(self, task: Task, program: Program) -> tuple[Program, Usage]:
+        """The program with the optional arguments that the model left out of its only call.
+
+        If the request has a number that the call has not, the model writes one more argument. It
+        counts if it has such a number, and nothing that is made up.
+        """
+        spent = Usage()
+        if len(program.steps) != 1:
+            return program, spent
+        [step] = program.steps
+        while step.open_parameters and task.unused_numbers([step]):
+            said = await self._said(extending(task.asked, step))
+            spent += said.usage
+            longer = step.with_argument(said.text)
+            if longer is None or not task.may_add(longer, step):
+                break
+            step = longer
+        return Program([step], program.end), spent
+
+    async def _completed(self, task: Task, program: Program) -> tuple[Program, Usage]:
+        """The program with the steps that the model left out.
+
+        If the end was doubtful, and the request has a number or a name that no step has, the model
+        writes one more step. It counts if it has such a value, and nothing that is made up.
+        """
+        spent = Usage()
+        while 0 < len(program.steps) < MAX_STEPS and program.end < _CERTAIN_END:
+            if not (unused := task.unused(program.steps)):
+                break
+            step, usage = await self._added(task, program)
+            spent += usage
+            if step is None or not task.uses(step, unused):
+                break
+            longer = task.without_inventions(Program([*program.steps, step], program.end))
+            if len(longer.steps) == len(program.steps):
+                break
+            program = longer
+        return program, spent
+
+    async def _added(self, task: Task, program: Program) -> tuple[ProgramStep | None, Usage]:
+        """One more step for a program."""
+        said = await self._said(adding(task.asked, program.steps))
+        lines = "".join(f"{each.line}\n" for each in program.steps)
+        again = Program.read(
+            lines + said.text, task.functions, lambda place: said.call_end(place - len(lines))
+        )
+        added = again.steps[len(program.steps) :]
+        return (added[0] if added else None), said.usage
+
     async def _begun_anyway(self, task: Task) -> tuple[Program, Usage]:
         """A program for a request for which `none` was the likeliest word, but a call likelier."""
         names = [each.name for each in task.functions]
         said = await self._said(planning(task.asked, names))
         program = _read(said, task)
         first = program.steps[0] if program.steps else None
-        if first is None or not task.request_numbers.explain(given_arguments(first)):
+        if first is None or not task.knows_numbers(first):
             return Program(()), said.usage
         return program, said.usage
 
@@ -317,7 +372,7 @@ class CheckedModel:
             return None, Usage()
         said = await self._said(planning(task.asked, others))
         program, spent = _read(said, task), said.usage
-        if not program.steps or not task.request_numbers.explain(given_arguments(program.steps[0])):
+        if not program.steps or not task.knows_numbers(program.steps[0]):
             return None, spent
         after, usage = await self._fit(task, program.steps[0].function.tool)
         spent += usage
@@ -395,7 +450,8 @@ class CheckedModel:
             task.has_made_up(step) or task.has_unknown_number(step) for step in program.steps
         )
         log.debug("%s: fits %.2f, no call %.2f", first.function.name, fit, no_call)
-        limit = _CERTAIN if made_up else _LIKELY if len(program.steps) == 1 else _SEVERAL
+        several = len(program.steps) > 1 or task.names_values(first)
+        limit = _CERTAIN if made_up else _SEVERAL if several else _LIKELY
         return fit * (1 - no_call) >= limit, usage
 
     async def _fit(self, task: Task, tool: FunctionDeclaration) -> tuple[float, Usage]:

@@ -10,7 +10,14 @@ from typing import Any
 from msgspec import Struct
 
 from windlass.content import Message, Usage
-from windlass.emulation.program import DONE, NO_CALL, OfferedFunction, ProgramStep, grammar_of
+from windlass.emulation.program import (
+    DONE,
+    NO_CALL,
+    OfferedFunction,
+    ProgramStep,
+    argument_grammar,
+    grammar_of,
+)
 from windlass.emulation.prompt import quoted
 from windlass.model import ModelRequest, Settings
 
@@ -135,10 +142,10 @@ total = evaluate(formula=f"{miles} + 50")""",
     ),
     (
         _TRAINS,
-        "I need 2 seats from Lyon to Turin on the 3rd of May 2024, with 20% off.",
+        "I need 2 seats from Lyon to Turin on the 3rd of May 2023, with 20% off.",
         """\
-# 2 seats from Lyon to Turin on the 3rd of May 2024, with 20% off
-seats = book_train(origin="Lyon, France", destination="Turin, Italy", date="2024-05-03", \
+# 2 seats from Lyon to Turin on the 3rd of May 2023, with 20% off
+seats = book_train(origin="Lyon, France", destination="Turin, Italy", date="2023-05-03", \
 seats=2, discount=0.2)""",
     ),
     (
@@ -242,6 +249,18 @@ def continuing(
     return _request(asked, (program,), grammar_of(next, one="call" if purpose else "step"))
 
 
+def adding(asked: Asked, steps: Sequence[ProgramStep]) -> ModelRequest:
+    """Asks for one more step of a program that has these."""
+    program = "\n".join((*(each.text for each in steps), ""))
+    return _request(asked, (program,), grammar_of(asked.functions, one="step"))
+
+
+def extending(asked: Asked, step: ProgramStep) -> ModelRequest:
+    """Asks for one more argument of the first step, with which its line ends."""
+    begun = step.text.removesuffix(")") + ","
+    return _request(asked, (begun,), argument_grammar(step.function, step.open_parameters))
+
+
 def _request(asked: Asked, begun: tuple[str, ...], grammar: str) -> ModelRequest:
     messages = (*_START, Message.user(asked.text()), *map(Message.assistant, begun))
     settings = Settings(
@@ -265,7 +284,8 @@ class Written(Struct, frozen=True):
 
     def program_end(self, place: int) -> float:
         """How likely it is that the program ends at this place of the text."""
-        return self.likely.get(place, {}).get(DONE, 0.0)
+        certain = float(self.text.startswith(DONE, place))
+        return self.likely.get(place, {}).get(DONE, 0.0) if self.likely.get(place) else certain
 
     def call_end(self, place: int) -> float:
         """How likely it is that a call ends at this place of the text, before a next argument."""

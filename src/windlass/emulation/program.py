@@ -9,10 +9,11 @@ import ast
 import keyword
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.content import FunctionCall, FunctionDeclaration, Schema
 from windlass.emulation.forms import form_rule
@@ -59,6 +60,11 @@ class OfferedFunction:
         self.parameters = dict(zip(_identifiers(ordered), ordered, strict=True))
         """The parameters' own names by their identifiers, the required ones first."""
 
+    @property
+    def optional(self) -> list[str]:
+        """The parameters' own names, without the required ones."""
+        return [each for each in self.parameters.values() if each not in self.required]
+
     def schema(self, parameter: str) -> Schema:
         return self._schemas.get(parameter, {})
 
@@ -78,7 +84,11 @@ class OfferedFunction:
     def argument_rule(self, parameter: str) -> str:
         """The grammar of a parameter with its value."""
         [name] = [each for each, own in self.parameters.items() if own == parameter]
-        return f"{_literal(f'{name}=')} ({_value_rule(self.schema(parameter))})"
+        schema = self.schema(parameter)
+        if "format" in parameter.lower():
+            # Its description names the form of what the function returns.
+            schema = {**schema, "description": ""}
+        return f"{_literal(f'{name}=')} ({_value_rule(schema)})"
 
     def choices(self, parameter: str) -> list[str]:
         """The texts of an enum; none if the parameter has no enum of texts."""
@@ -102,27 +112,33 @@ def grammar_of(
     with a comment (`step`) or without one (`call`).
     """
     root = f"root ::= {one}" if one else _ROOT if first is None else _FIRST
-    rules = [root, _VALUES]
+    rules = [root, _LINES, _VALUES]
     if first is not None:
         starts = [f"c{index}" for index, each in enumerate(functions) if each.name in first]
         rules.append(f'start ::= comment name " = " ({" | ".join(starts)})')
     for index, function in enumerate(functions):
         rules.append(f"c{index} ::= {_call_rule(function, f'o{index}')}")
-        if optional := [
-            each for each in function.parameters.values() if each not in function.required
-        ]:
-            rules.append(f"o{index} ::= {' | '.join(map(function.argument_rule, optional))}")
+        if function.optional:
+            rules.append(
+                f"o{index} ::= {' | '.join(map(function.argument_rule, function.optional))}"
+            )
     rules.append(f"any ::= {' | '.join(f'c{index}' for index in range(len(functions)))}")
     return "\n".join(rules)
+
+
+def argument_grammar(function: OfferedFunction, parameters: Iterable[str]) -> str:
+    """Returns a grammar that allows an argument for one of these parameters, and the end of the
+    call."""
+    return f'root ::= " " ({" | ".join(map(function.argument_rule, parameters))}) ")"\n{_VALUES}'
 
 
 _STEPS = f'("\\n" comment? call){{0,{MAX_STEPS - 1}}} "\\n{DONE}"'
 _ROOT = f'root ::= "{NO_CALL}" | step {_STEPS}'
 _FIRST = f"root ::= start {_STEPS}"
-_VALUES = r"""step ::= comment call
+_LINES = r"""step ::= comment call
 comment ::= "# " [^\n<>]{1,160} "\n"
-call ::= name " = " any
-name ::= [a-z_] [a-z0-9_]{0,30}
+call ::= name " = " any"""
+_VALUES = r"""name ::= [a-z_] [a-z0-9_]{0,30}
 expr ::= term (" "? op " "? term){0,8}
 term ::= one | list | dict | "(" expr ")"
 text ::= one (" "? op " "? one){0,8}
@@ -168,6 +184,8 @@ def _value_rule(schema: Schema) -> str:
         # A default is often no value of the enum, such as "all".
         texts = dict.fromkeys([*(f'"{choice}"' for choice in choices), *own])
         return " | ".join(map(_literal, texts))
+    if numbers := _numbers(schema):
+        return " | ".join(_literal(str(each)) for each in numbers)
     kind, items = schema.get("type"), schema.get("items")
     if kind == "string" and (form := form_rule(str(schema.get("description") or ""))):
         return " | ".join([form, "reference", *map(_literal, own)])
@@ -185,6 +203,12 @@ def _choices(schema: Schema) -> list[str]:
     texts = [each for each in cast("list[Any]", values) if isinstance(each, str)]
     plain = all(each.isprintable() and not set(each) & set('"\\') for each in texts)
     return texts if plain and len(texts) == len(cast("list[Any]", values)) else []
+
+
+def _numbers(schema: Schema) -> list[float]:
+    """The numbers of an enum; none if the schema has no enum of numbers."""
+    values = cast("list[Any]", schema.get("enum") or [])
+    return values if len(values) <= _MAX_CHOICES and all(map(is_number, values)) else []
 
 
 class Unresolved(Exception):
@@ -213,11 +237,35 @@ class ProgramStep(Struct, frozen=True):
         """The line with its comment."""
         return f"# {self.purpose}\n{self.line}" if self.purpose else self.line
 
+    def with_argument(self, text: str) -> "ProgramStep | None":
+        """The step with a further argument, ` name=value)`; None if it is none."""
+        line = f"{self.line.removesuffix(')')},{text}"
+        longer = Program.read(line, [self.function]).steps
+        if not longer or len(longer[0].arguments) != len(self.arguments) + 1:
+            return None
+        return replace(self, arguments=longer[0].arguments, needs=longer[0].needs, line=line)
+
+    @property
+    def open_parameters(self) -> list[str]:
+        """The optional parameters without an argument whose values can be any text or number."""
+        return [
+            each
+            for each in self.function.optional
+            if each not in self.arguments
+            and not self.function.schema(each).get("enum")
+            and self.function.schema(each).get("type") in ("string", "number", "integer")
+        ]
+
     @property
     def literals(self) -> frozenset[str]:
         """The values that the model wrote itself, as text."""
-        nodes = (node for each in self.arguments.values() for node in ast.walk(each))
-        return frozenset(str(node.value) for node in nodes if isinstance(node, ast.Constant))
+        return literals_of(self.arguments.values())
+
+    @property
+    def required_literals(self) -> frozenset[str]:
+        """Those of the required arguments, or of all if none is required."""
+        wanted = self.function.required or self.arguments.keys()
+        return literals_of([each for name, each in self.arguments.items() if name in wanted])
 
     def call_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the values of the arguments. Raises `Unresolved`."""
@@ -229,6 +277,11 @@ class ProgramStep(Struct, frozen=True):
                 continue
             made[name] = value
         return made
+
+
+def literals_of(values: Iterable[ast.expr]) -> frozenset[str]:
+    nodes = (node for each in values for node in ast.walk(each))
+    return frozenset(str(node.value) for node in nodes if isinstance(node, ast.Constant))
 
 
 class Made(Struct, frozen=True):
@@ -262,8 +315,10 @@ _ARGUMENT = re.compile(r"[(,] ?(\w+)=")
 class Program:
     """The calls that a request needs."""
 
-    def __init__(self, steps: Sequence[ProgramStep]) -> None:
-        self.steps = steps
+    def __init__(self, steps: Sequence[ProgramStep], end: float = 1.0) -> None:
+        self.steps = _with_doubts(steps)
+        self.end = end
+        """How likely the end of the program was after the last step."""
 
     @classmethod
     def read(
@@ -281,10 +336,12 @@ class Program:
         by_name = {function.name: function for function in functions}
         steps: list[ProgramStep] = []
         variables: set[str] = set()
-        purpose, end, ended = "", 0, 0.0
+        purpose, end, ended, last = "", 0, 0.0, 1.0
         for whole in text.splitlines(keepends=True):
             line, start, end = whole.strip(), end, end + len(whole)
             ended = max(ended, program_end(start))
+            if line == DONE:
+                last = ended
             if line.startswith("#"):
                 purpose = line.removeprefix("#").strip()
                 continue
@@ -295,7 +352,7 @@ class Program:
                     variables.add(step.variable)
                     steps.append(step)
             purpose, ended = "", 0.0
-        return cls(steps)
+        return cls(steps, last)
 
     @property
     def names(self) -> list[str]:
@@ -315,6 +372,26 @@ class Program:
             left.remove(done)
             values[step.variable] = done.answer
         return values, rest
+
+
+def _with_doubts(steps: Sequence[ProgramStep]) -> list[ProgramStep]:
+    """The steps, with the doubts about the same arguments in earlier calls of their functions.
+
+    A model that has written `unit="celsius"` once is certain of it in the next line.
+    """
+    made: list[ProgramStep] = []
+    known: dict[tuple[str, str, str], float] = {}
+    for step in steps:
+        keys = {
+            name: (step.function.name, name, ast.unparse(value))
+            for name, value in step.arguments.items()
+        }
+        doubts = {
+            name: max(step.doubts.get(name, 0.0), known.get(key, 0.0)) for name, key in keys.items()
+        }
+        known |= {keys[name]: doubt for name, doubt in doubts.items()}
+        made.append(replace(step, doubts=doubts))
+    return made
 
 
 def numbers_of(expression: ast.expr) -> list[float]:

@@ -155,9 +155,18 @@ def is_made_up(value: object, said: str) -> bool:
     )
 
 
+def split_name(name: str) -> str:
+    """Returns the words of a name such as `get_price` or `getPrice`, with spaces between them."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name)
+
+
+def is_month(word: str) -> bool:
+    return _MONTH.fullmatch(word) is not None
+
+
 def words_of(name: str) -> str:
     """Returns the words of a parameter's name that mean something: without "is" or "has"."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).split()
+    words = split_name(name).split()
     return " ".join([word for word in words if len(word) >= _STEM] or words)
 
 

@@ -1,13 +1,14 @@
 """`Task`: a request to a small model, and what it says about the calls of a program. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
 
 from windlass.content import FunctionCall, FunctionDeclaration, Message, Schema
+from windlass.emulation.lists import one_for_each
 from windlass.emulation.numbers import Numbers
 from windlass.emulation.planning import Asked
 from windlass.emulation.program import (
@@ -22,7 +23,13 @@ from windlass.emulation.program import (
     offered_functions,
 )
 from windlass.emulation.prompt import quoted
-from windlass.emulation.relevance import is_made_up, shared_words, words_of
+from windlass.emulation.relevance import (
+    is_made_up,
+    is_month,
+    shared_words,
+    split_name,
+    words_of,
+)
 from windlass.emulation.units import names_unit, wanted_units
 from windlass.jsontext import compact_json
 from windlass.model import ModelRequest
@@ -35,6 +42,12 @@ _BEHAVIOUR = re.compile(
     r"\b(you|your|answer|reply|respond|write|speak|sentences?|polite|friendly)\b", re.IGNORECASE
 )
 """Words of a system message that tell the assistant how to behave."""
+_NAME = re.compile(r"(?<=[^\s.!?:\"'“*-]\s)[A-Z][^\W\d_]{2,}\b(?!')")
+"""A name in the middle of a sentence."""
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_WORDS_APART = re.compile(r"\w+\s+\w+\s+\w+")
+"""Three words with spaces between them, which Chinese and Japanese do not have."""
+_SEVERAL = re.compile(r"\b(?:all|both|each|every)\b", re.IGNORECASE)
 _MAX_REQUEST_CHARS = 1000
 _MAX_FACTS_CHARS = 600
 _MAX_EARLIER = 4
@@ -113,7 +126,8 @@ class Task:
             return True
         said = f"{self.said} {step.purpose}"
         if isinstance(value, bool):
-            return bool(shared_words(words_of(name), said))
+            is_flag = schema.get("type") not in ("string", "integer", "number")
+            return is_flag and bool(shared_words(words_of(name), said))
         certain = step.doubts.get(name, 0.0) < _DOUBT
         if isinstance(value, str) and schema.get("enum"):
             return certain or bool(shared_words(value, said))
@@ -127,12 +141,14 @@ class Task:
         These are calls with a made-up address, and further ones that add nothing or have another
         made-up text or number that is required. The program ends where its end was likely, unless
         the next call has a value of the request that no call before it has, and a comment with a
-        word of the request.
+        word of the request. If that call is an earlier one with more arguments, it replaces it.
         """
         kept: list[ProgramStep] = []
         for step in program.steps:
-            if kept and step.end >= _END_LIKELY and not self._is_asked_for(step, kept):
-                break
+            if kept and step.end >= _END_LIKELY:
+                if not self._is_asked_for(step, kept):
+                    return Program(kept)
+                kept = [each for each in kept if not self._completes(step, each)]
             is_doubtful = (
                 self.has_made_up(step)
                 or self.has_unknown_number(step)
@@ -140,7 +156,14 @@ class Task:
             )
             if self.has_addresses(step.line) and not (kept and is_doubtful):
                 kept.append(step)
-        return Program(kept)
+        return Program(kept, program.end)
+
+    def with_calls_for_lists(self, program: Program) -> Program:
+        """The program with a call for each item of a list in the question: "Python and Java"."""
+        steps = program.steps
+        question = self.question.replace('\\"', '"')  # as the user wrote it
+        longer = [each for step in steps for each in one_for_each(step, question, steps)]
+        return Program(longer, program.end)
 
     def _is_asked_for(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
         about = not is_made_up(step.purpose, f"{self.asked.earlier} {self.question}")
@@ -168,26 +191,114 @@ class Task:
         """Whether the step has a value of the conversation that no other step has."""
         return bool(self._values(step).difference(*map(self._values, others)))
 
+    def unused(self, steps: Sequence[ProgramStep]) -> set[str]:
+        """The numbers and names of the question that no step has."""
+        return self._not_in(
+            each for step in steps for each in (*step.literals, step.function.tool.name)
+        )
+
+    def uses(self, step: ProgramStep, values: set[str]) -> bool:
+        """Whether a required argument of the step has one of these values of the question."""
+        return bool(values - self._not_in(step.required_literals))
+
+    def may_add(self, longer: ProgramStep, step: ProgramStep) -> bool:
+        """Whether the argument that only the longer step has comes from the conversation, and has
+        a number of the question that the step has not."""
+        [name] = longer.arguments.keys() - step.arguments.keys()
+        try:
+            value = longer.call_arguments({}).get(name)
+        except Unresolved:
+            return False
+        has_new = self.unused_numbers([longer]) < self.unused_numbers([step])
+        return has_new and self.explains(longer, name, value)
+
+    def unused_numbers(self, steps: Sequence[ProgramStep]) -> set[float]:
+        """The numbers of the question that no step has."""
+        return self._numbers_not_in(" ".join(each for step in steps for each in step.literals))
+
+    def _numbers_not_in(self, text: str) -> set[float]:
+        numbers = Numbers()
+        numbers.add(text)
+        return set(numbers.unknown(self.question))
+
+    def _not_in(self, texts: Iterable[str]) -> set[str]:
+        """The numbers and names of the question that are in none of the texts."""
+        text = " ".join(texts)
+        names = {each for each in _NAME.findall(self.question) if not is_month(each)}
+        return set(map(str, self._numbers_not_in(text))) | {
+            each for each in names if is_made_up(each, split_name(text))
+        }
+
     def _adds(self, step: ProgramStep, others: Sequence[ProgramStep]) -> bool:
         """Whether a further call uses a result, or has something of the request that another call
         has not: in its values, or in its comment and the function's name.
 
-        A model that knows two shops asks both, although the request names one.
+        A model that knows two shops asks both, although the request names one. The words of a
+        request in another script cannot be compared with values such as "Beijing, China".
         """
+        if not self.question.isascii() and not _WORDS_APART.search(self.question):
+            return bool(step.needs) or not any(self._is_same(step, each) for each in others)
         values, words = self._values(step), self._words(step)
         return bool(step.needs) or not any(
-            _is_same(step, each) or (values <= self._values(each) and words <= self._words(each))
+            self._is_same(step, each)
+            or (
+                values <= self._values(each)
+                and words <= self._words(each)
+                and not self._differs(step, each)
+            )
             for each in others
         )
+
+    def _is_same(self, step: ProgramStep, other: ProgramStep) -> bool:
+        """Whether both are the same call, perhaps with a parameter's default in one of them."""
+        return step.function is other.function and self._kept(step) == self._kept(other)
+
+    def _completes(self, step: ProgramStep, other: ProgramStep) -> bool:
+        """Whether the step is the other one with more arguments."""
+        if step.function is not other.function or step.needs or other.needs:
+            return False
+        more, less = self._kept(step), self._kept(other)
+        return len(more) > len(less) and all(
+            name in more and more[name] == value for name, value in less.items()
+        )
+
+    def _kept(self, step: ProgramStep) -> dict[str, Any]:
+        """The arguments that the call of the step has, without defaults."""
+        return {
+            name: value
+            for name, value in given_arguments(step).items()
+            if name in step.function.required or self.explains(step, name, value)
+        }
+
+    def _differs(self, step: ProgramStep, other: ProgramStep) -> bool:
+        """Whether the request has an argument in which two calls of one function differ, or asks
+        for calls of several functions ("on both clouds")."""
+        if step.function is not other.function:
+            return _SEVERAL.search(self.question) is not None
+        arguments = given_arguments(other)
+        return any(
+            self._is_given(name, value)
+            for name, value in given_arguments(step).items()
+            if value != arguments.get(name)
+        )
+
+    def _is_given(self, name: str, value: object) -> bool:
+        """Whether the conversation has the value in these words, or names the flag."""
+        if isinstance(value, bool):
+            return bool(shared_words(words_of(name), self.said))
+        if isinstance(value, str):
+            return value.lower() in self.said.lower()
+        return is_number(value) and self.request_numbers.explain(value)
 
     def _values(self, step: ProgramStep) -> set[str]:
         """The values of a step that the conversation contains, and their words."""
         said, values = self.said.lower(), {each.lower() for each in step.literals}
-        return shared_words(" ".join(values), said) | {each for each in values if each in said}
+        parts = values.union(*(each.split(", ") for each in values))
+        return shared_words(" ".join(values), said) | {each for each in parts if each in said}
 
     def _words(self, step: ProgramStep) -> set[str]:
         """The words of the conversation that say what a step is for."""
-        return shared_words(f"{step.purpose} {words_of(step.function.tool.name)}", self.said)
+        return shared_words(f"{step.purpose} {split_name(step.function.tool.name)}", self.said)
 
     def has_made_up(self, step: ProgramStep) -> bool:
         """Whether a required argument of the step comes neither from the conversation nor from
@@ -214,12 +325,30 @@ class Task:
 
     def has_unknown_number(self, step: ProgramStep) -> bool:
         """Whether a required number of the step comes neither from the conversation nor from
-        another step. A calculation with numbers of the conversation does."""
+        another step, nor from an enum. A calculation with numbers of the conversation does."""
         known = self.request_numbers
         return not step.needs and any(
             value != step.function.schema(name).get("default") and not known.explain(value)
             for name in step.function.required & step.arguments.keys()
+            if not step.function.schema(name).get("enum")
             for value in numbers_of(step.arguments[name])
+        )
+
+    def knows_numbers(self, step: ProgramStep) -> bool:
+        """Whether all numbers of the step come from the conversation, or from enums."""
+        return self.request_numbers.explain(
+            {
+                name: value
+                for name, value in given_arguments(step).items()
+                if not step.function.schema(name).get("enum")
+            }
+        )
+
+    def names_values(self, step: ProgramStep) -> bool:
+        """Whether the required arguments are several values, and the request has all of them."""
+        said, values = self.said.lower(), step.required_literals
+        return len(values) > 1 and all(
+            each.lower() in said or _NUMBER.fullmatch(each) for each in values
         )
 
     def _makes_up(self, schema: Schema, value: object) -> bool:
@@ -269,12 +398,6 @@ def given_arguments(step: ProgramStep) -> dict[str, Any]:
         for name, value in arguments.items()
         if value != step.function.schema(name).get("default")
     }
-
-
-def _is_same(step: ProgramStep, other: ProgramStep) -> bool:
-    """Whether both are the same call, perhaps with a parameter's default in one of them."""
-    given = given_arguments(step)
-    return step.function is other.function and given == given_arguments(other)
 
 
 def last_question(request: ModelRequest) -> str:
