@@ -311,6 +311,8 @@ async def test_no_call_is_made_if_the_model_is_sure_that_none_is_needed() -> Non
     ("no_call", "fits", "prompt", "called"),
     [
         (0.1, 0.9, "Weather in Paris?", True),
+        (0.7, 0.95, "Weather in Paris?", True),
+        (0.1, 0.5, "Weather in Paris?", False),
         (0.1, 0.2, "Weather in Paris?", False),
         (0.5, 0.4, "Weather in Paris?", False),
         (0.2, 0.9, "How is the weather?", False),
@@ -1019,7 +1021,7 @@ async def test_several_calls_need_less_certainty_than_one() -> None:
     both = f'{PARIS}\nrome = get_weather(city="Rome")\ndone'
     for program, calls in ((f"{PARIS}\ndone", 0), (both, 2)):
         likely: list[dict[str, float]] = [{"#": 0.9}, *[{}] * program.count("\n")]
-        inner = ScoredModel([program, "No", "Both are old."], [*likely, {"Yes": 0.2, "No": 0.8}])
+        inner = ScoredModel([program, "No", "Both are old."], [*likely, {"Yes": 0.4, "No": 0.6}])
         events = await events_of(emulated_by_profile(inner), question("Paris or Rome?"))
         assert len(calls_of(events)) == calls
 
@@ -1035,7 +1037,7 @@ async def test_a_function_that_fits_better_replaces_a_call_with_a_made_up_number
     fits: float, called: str
 ) -> None:
     script = ['x = convert(value=32, to="fahrenheit")', PARIS, "Yes", "Yes", "Yes"]
-    other = [{"Yes": each, "No": 1 - each} for each in (fits, 0.7, 0.9)]
+    other = [{"Yes": each, "No": 1 - each} for each in (fits, 0.7, 0.95)]
     inner = ScoredModel([*script], [{"#": 0.9}, {"#": 0.9}, *other])
     events = await events_of(emulated_by_profile(inner), question("Is it warm in Paris?"))
     assert [name for name, _ in made_by(events)] == [called]

@@ -9,6 +9,7 @@ the model must then call a function.
 """
 
 import logging
+import math
 import re
 from collections.abc import (
     AsyncGenerator,
@@ -81,13 +82,15 @@ _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 _LOOP = re.compile(r"(?=.*\D)(.{4,30}?)\1{7}$")
 """The end of a text that would go on until the token limit."""
 _NO_WORDS = re.compile(r"[^a-zA-Z]*\d[^a-zA-Z]*")
-_LIKELY = 0.4
-"""How likely it must be that a request asks for a call."""
+_FITS = 0.4
+"""How likely it must be that a function does what a request asks for."""
+_LIKELY = 0.3
+"""How certain it must be that a request asks for a call, see `_certainty`."""
 _MAX_NO_CALL = 0.8
 """How likely `none` may be, if the model is asked for a program without it."""
 _CERTAIN = 0.85
 """The same for a call with an argument that the model made up."""
-_SEVERAL = 0.15
+_SEVERAL = 0.1
 """The same for several calls, or one with several values of the request, such as a number."""
 _CERTAIN_END = 0.6
 """How likely the end of a program must be, so that no step is missing."""
@@ -376,7 +379,7 @@ class CheckedModel:
             return None, spent
         after, usage = await self._fit(task, program.steps[0].function.tool)
         spent += usage
-        if after < _LIKELY:
+        if after < _FITS:
             return None, spent
         if any(each.function is first.function and each.needs for each in program.steps):
             return program, spent
@@ -437,7 +440,7 @@ class CheckedModel:
         if not task.has_new_value(step, program.steps):
             return None, spent
         fit, usage = await self._fit(task, step.function.tool)
-        return call if fit >= _LIKELY else None, spent + usage
+        return call if fit >= _FITS else None, spent + usage
 
     async def _wanted(self, task: Task, program: Program, no_call: float) -> tuple[bool, Usage]:
         """Whether the request asks for what the first function of the program does.
@@ -452,7 +455,7 @@ class CheckedModel:
         log.debug("%s: fits %.2f, no call %.2f", first.function.name, fit, no_call)
         several = len(program.steps) > 1 or task.names_values(first)
         limit = _CERTAIN if made_up else _SEVERAL if several else _LIKELY
-        return fit * (1 - no_call) >= limit, usage
+        return _certainty(fit, no_call) >= limit, usage
 
     async def _fit(self, task: Task, tool: FunctionDeclaration) -> tuple[float, Usage]:
         """How likely it is that the function can do what the request asks for."""
@@ -512,6 +515,12 @@ _AnotherStep: TypeAlias = Callable[[str], Awaitable[tuple[list[FunctionCall], Us
 """Takes a sentence without its made-up numbers.
 
 Returns the calls that a request needs after all, and the usage of finding them."""
+
+
+def _certainty(fit: float, no_call: float) -> float:
+    """How certain it is that a request asks for a call. The probability that the function fits
+    counts more than that of `none`: with one offered function, the model likes to write `none`."""
+    return fit**2 * math.sqrt(1 - min(no_call, 1.0))
 
 
 class _Sentences:
