@@ -563,6 +563,13 @@ async def test_a_result_may_be_used_twice_by_a_function() -> None:
     assert len(calls_of(await events_of(model, request))) == 2
 
 
+async def test_a_further_call_with_the_name_of_a_variable_in_a_text_is_left_out() -> None:
+    for text, count in (("warm and degrees", 1), ("warm and cold", 2)):
+        lines = f'degrees = get_weather(city="Paris")\n# warm\nx = get_weather(city="{text}")'
+        model, _ = small(f"{lines}\ndone", "Yes")
+        assert len(calls_of(await events_of(model, question("Is it warm in Paris?")))) == count
+
+
 async def test_a_further_call_without_a_new_word_of_the_request_is_left_out() -> None:
     first = '# hotels, euros, Oslo\na = find_hotels(city="Rome", currency="euros")'
     for line, prompt, count in (

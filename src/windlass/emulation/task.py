@@ -45,6 +45,7 @@ _BEHAVIOUR = re.compile(
 _NAME = re.compile(r"(?<=[^\s.!?:\"'“*-]\s)[A-Z][^\W\d_]{2,}\b(?!')")
 """A name in the middle of a sentence."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_WORD = re.compile(r"\w+")
 _WORDS_APART = re.compile(r"\w+\s+\w+\s+\w+")
 """Three words with spaces between them, which Chinese and Japanese do not have."""
 _SEVERAL = re.compile(r"\b(?:all|both|each|every)\b", re.IGNORECASE)
@@ -138,10 +139,11 @@ class Task:
     def without_inventions(self, program: Program) -> Program:
         """The program without calls that the request cannot ask for.
 
-        These are calls with a made-up address, and further ones that add nothing or have another
-        made-up text or number that is required. The program ends where its end was likely, unless
-        the next call has a value of the request that no call before it has, and a comment with a
-        word of the request. If that call is an earlier one with more arguments, it replaces it.
+        These are calls with a made-up address, and further ones that add nothing, have the name of
+        a variable in a text, or another made-up text or number that is required. The program ends
+        where its end was likely, unless the next call has a value of the request that no call
+        before it has, and a comment with a word of the request. If that call is an earlier one with
+        more arguments, it replaces it.
         """
         kept: list[ProgramStep] = []
         for step in program.steps:
@@ -152,6 +154,7 @@ class Task:
             is_doubtful = (
                 self.has_made_up(step)
                 or self.has_unknown_number(step)
+                or self._names_variable(step, program.steps)
                 or not self._adds(step, kept)
             )
             if self.has_addresses(step.line) and not (kept and is_doubtful):
@@ -252,6 +255,14 @@ class Task:
     def _is_same(self, step: ProgramStep, other: ProgramStep) -> bool:
         """Whether both are the same call, perhaps with a parameter's default in one of them."""
         return step.function is other.function and self._kept(step) == self._kept(other)
+
+    def _names_variable(self, step: ProgramStep, steps: Sequence[ProgramStep]) -> bool:
+        """Whether a text contains, among other words, the name of another step's variable, which
+        the conversation does not contain: "warm and time"."""
+        variables = {each.variable for each in steps if each is not step}
+        texts = (_WORD.findall(each) for each in step.literals)
+        words = {word for text in texts if len(text) > 1 for word in text}
+        return bool((words & variables) - set(_WORD.findall(self.said.lower())))
 
     def _completes(self, step: ProgramStep, other: ProgramStep) -> bool:
         """Whether the step is the other one with more arguments."""
