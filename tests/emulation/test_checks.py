@@ -549,6 +549,15 @@ async def test_a_call_gets_arguments_for_the_numbers_of_the_request_that_it_lack
     assert all("tone=" not in each.extra["grammar"] for each in inner.requests[1:-1])
 
 
+async def test_calls_of_one_function_get_the_same_argument_for_a_number_that_none_has() -> None:
+    two = 'a = set_alarm(time="7:00")\nb = set_alarm(time="9:00", day="Sunday")\ndone'
+    model, _ = small(f"# alarms\n{two}", " minutes=5)", "Yes")
+    request = asked("Alarms at 7:00 and at 9:00 on Sunday, for 5 minutes each", tools=(ALARM,))
+    [(_, first), (_, second)] = made_by(await events_of(model, request))
+    assert first == {"time": "7:00", "minutes": 5}
+    assert second == {"time": "9:00", "day": "Sunday", "minutes": 5}
+
+
 async def test_each_item_of_a_list_gets_a_call() -> None:
     model, _ = small(PARIS, "Yes")
     events = await events_of(model, question("The weather in Paris, Oslo and Rome"))

@@ -304,23 +304,23 @@ class CheckedModel:
         return program, spent
 
     async def _extended(self, task: Task, program: Program) -> tuple[Program, Usage]:
-        """The program with the optional arguments that the model left out of its only call.
+        """The program with the optional arguments that the model left out.
 
-        If the request has a number that the call has not, the model writes one more argument. It
-        counts if it has such a number, and nothing that is made up.
+        If the request has a number that no call has, and all calls are of one function, the model
+        continues the first one with one more argument. It counts if it has such a number, and
+        nothing that is made up, and then all calls get it.
         """
-        spent = Usage()
-        if len(program.steps) != 1:
+        spent, steps = Usage(), list(program.steps)
+        if not steps or any(each.needs or each.function is not steps[0].function for each in steps):
             return program, spent
-        [step] = program.steps
-        while step.open_parameters and task.unused_numbers([step]):
-            said = await self._said(extending(task.asked, step))
+        while steps[0].open_parameters and task.unused_numbers(steps):
+            said = await self._said(extending(task.asked, steps[0]))
             spent += said.usage
-            longer = step.with_argument(said.text)
-            if longer is None or not task.may_add(longer, step):
+            longer = [each.with_argument(said.text) or each for each in steps]
+            if not task.may_add(longer[0], steps):
                 break
-            step = longer
-        return Program([step], program.end), spent
+            steps = longer
+        return Program(steps, program.end), spent
 
     async def _completed(self, task: Task, program: Program) -> tuple[Program, Usage]:
         """The program with the steps that the model left out.

@@ -204,15 +204,18 @@ class Task:
         """Whether a required argument of the step has one of these values of the question."""
         return bool(values - self._not_in(step.required_literals))
 
-    def may_add(self, longer: ProgramStep, step: ProgramStep) -> bool:
-        """Whether the argument that only the longer step has comes from the conversation, and has
-        a number of the question that the step has not."""
-        [name] = longer.arguments.keys() - step.arguments.keys()
+    def may_add(self, longer: ProgramStep, steps: Sequence[ProgramStep]) -> bool:
+        """Whether the argument that this step has and the first one has not comes from the
+        conversation, and has a number of the question that no step has."""
+        added = longer.arguments.keys() - steps[0].arguments.keys()
+        if not added:
+            return False
+        [name] = added
         try:
             value = longer.call_arguments({}).get(name)
         except Unresolved:
             return False
-        has_new = self.unused_numbers([longer]) < self.unused_numbers([step])
+        has_new = self.unused_numbers([longer, *steps]) < self.unused_numbers(steps)
         return has_new and self.explains(longer, name, value)
 
     def unused_numbers(self, steps: Sequence[ProgramStep]) -> set[float]:
