@@ -10,6 +10,7 @@ import weakref
 
 import pytest
 
+from windlass.loop import threads
 from windlass.loop.threads import in_thread
 
 number: contextvars.ContextVar[int] = contextvars.ContextVar("number")
@@ -211,3 +212,20 @@ async def test_calls_that_end_at_any_time_all_return_their_results():
     for _ in range(20):
         results = await asyncio.gather(*(in_thread(wait, number) for number in range(200)))
         assert results == list(range(200))
+
+
+async def test_a_call_whose_thread_cannot_start_is_not_made_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "_pool", threads._Pool())
+    called: list[int] = []
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            await in_thread(called.append, 1)
+    assert await in_thread(called.append, 2) is None
+    assert called == [2]

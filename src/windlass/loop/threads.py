@@ -45,11 +45,10 @@ async def in_thread(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwar
 class _Job:
     """A call that runs in a thread, and its outcome."""
 
-    __slots__ = ("_failure", "_loop", "_result", "_waiting", "_work", "has_ended")
+    __slots__ = ("_failure", "_result", "_waiting", "_work", "has_ended")
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._result: Any = None
         self._failure: BaseException | None = None
@@ -67,10 +66,10 @@ class _Job:
     def report_end(self) -> None:
         """Wakes the caller, if it waits."""
         self.has_ended = True
-        if self._loop is not None:
+        if (waiting := self._waiting) is not None:
             # A closed loop raises here: then no caller waits.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._wake)
+                waiting.get_loop().call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -78,10 +77,8 @@ class _Job:
 
     async def end(self) -> None:
         """Waits until the call has ended."""
-        loop = asyncio.get_running_loop()
-        self._waiting = loop.create_future()
-        self._loop = loop
-        # The thread sets `has_ended` before it reads `_loop`: one of the two sees the other.
+        self._waiting = asyncio.get_running_loop().create_future()
+        # The thread sets `has_ended` before it reads `_waiting`: one of the two sees the other.
         if not self.has_ended:
             await self._waiting
 
@@ -113,16 +110,17 @@ class _Pool:
         with self._lock:
             if self._pipe is None:
                 self._pipe = os.pipe()
-            _, wakes = self._pipe
-            self._jobs.append(job)
+            woken, wakes = self._pipe
             is_idle = self._idle > 0
             if is_idle:
                 self._idle -= 1
             elif self._threads < _MAX_THREADS:
-                self._threads += 1
+                # It may raise: then the job must not run. The thread waits for the lock.
                 threading.Thread(
-                    target=self._serve, args=self._pipe[:1], name="windlass-tool", daemon=True
+                    target=self._serve, args=(woken,), name="windlass-tool", daemon=True
                 ).start()
+                self._threads += 1
+            self._jobs.append(job)
         if is_idle:
             os.write(wakes, b"\0")
 
