@@ -588,7 +588,7 @@ def _first_calls(task: Task, program: Program) -> list[FunctionCall]:
         given = {
             name: in_asked_form(name, value, step.function.schema(name), task.question)
             for name, value in arguments.items()
-            if name in step.function.required or task.explains(step, name, value)
+            if task.keeps(step, name, value)
         }
         calls.append(_call(step, given | named))
     return calls

@@ -34,14 +34,14 @@ def one_for_each(
     texts = {
         name: value.value
         for name, value in step.arguments.items()
-        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+        if isinstance(value, ast.Constant)
+        and isinstance(value.value, str)
+        and name in step.function.required
+        and not _takes_several(step, name)
     }
     said = " ".join(each for other in steps for each in other.literals)
     for items in _lists_in(request):
-        for name in step.function.required & texts.keys():
-            text = texts[name]
-            if _is_one_of_many(step, name):
-                continue
+        for name, text in texts.items():
             parts = _SEPARATOR.split(text)
             others = [each for each in items if each != text]
             if text in items and not any(each in said for each in others):
@@ -57,7 +57,7 @@ def _lists_in(request: str) -> Iterator[list[str]]:
             yield list(dict.fromkeys(each.strip("\"'") for each in item.findall(found[0])))
 
 
-def _is_one_of_many(step: ProgramStep, name: str) -> bool:
+def _takes_several(step: ProgramStep, name: str) -> bool:
     """Whether the parameter takes several names in one text."""
     return bool(_TAKES_SEVERAL.search(str(step.function.schema(name).get("description") or "")))
 

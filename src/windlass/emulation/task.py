@@ -114,6 +114,10 @@ class Task:
         """The text of the conversation."""
         return " ".join((*(each.text for each in self.request.messages), self.question))
 
+    def keeps(self, step: ProgramStep, name: str, value: object) -> bool:
+        """Whether a call has the argument: it is required, or comes from the conversation."""
+        return name in step.function.required or self.explains(step, name, value)
+
     def explains(self, step: ProgramStep, name: str, value: object) -> bool:
         """Whether an optional argument comes from the conversation. A small model fills in all
         parameters that it sees.
@@ -281,7 +285,7 @@ class Task:
         return {
             name: value
             for name, value in given_arguments(step).items()
-            if name in step.function.required or self.explains(step, name, value)
+            if self.keeps(step, name, value)
         }
 
     def _differs(self, step: ProgramStep, other: ProgramStep) -> bool:
